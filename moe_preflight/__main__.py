@@ -1,0 +1,9 @@
+import sys
+
+
+def main() -> None:
+    sys.exit(0)
+
+
+if __name__ == "__main__":
+    main()
