@@ -8,6 +8,7 @@
     ├── InputError                 exit 2   an input exists but is malformed
     │   ├── ConfigError            exit 2   a model config: names field, value, what was expected
     │   ├── TableError             exit 2   a CSV named by the user that cannot be read
+    │   ├── FileUnreadable         exit 2   one file of an AITER tree; callers turn it into a finding and go on
     │   └── KeyFieldError          exit 2   one dispatch key: names field and what is allowed
     ├── OutputError                exit 2   a report could not be written
     └── Unavailable                exit 3   something asked for could not be looked at
@@ -53,6 +54,18 @@ class ConfigError(InputError):
 
 class TableError(InputError):
     """A CSV table the user named that cannot be read."""
+
+
+class FileUnreadable(InputError):
+    """One file that cannot be read: absent, not regular, too large, or a link out of its tree.
+
+    ``name`` is the file, ``reason`` why, in words.
+    """
+
+    def __init__(self, name: str, reason: str) -> None:
+        super().__init__(f"{name}: {reason}")
+        self.name = name
+        self.reason = reason
 
 
 class KeyFieldError(InputError):
