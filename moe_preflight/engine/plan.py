@@ -90,6 +90,8 @@ class RankProblem:
     ep_size: int = 1
     global_experts: int = 0
     weight_bytes_per_element: float = 2.0
+    sorting_policy: int = 0
+    """moe_sorting_dispatch_policy: 0 auto, 1 single kernel, 2 multi-phase."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +122,19 @@ class RouterCall:
     logits_dtype: str = "bf16"
     ids_dtype: str = "int32"
     source: str = ""
+    passes: tuple[tuple[str, str], ...] = ()
+    """(kernel, argument) pairs the engine hands over beyond AITER's oldest signature, such as (topk_softmax,
+    num_shared_experts): an older AITER has no such parameter."""
+    prefers_asm: bool = False
+    """True when softmax routing goes through aiter.fused_moe.fused_topk, which takes the assembly kernel where it has one."""
+    num_shared: int = 0
+    """Shared experts scored by the routing kernel itself (topk_softmax only)."""
+    bias_dtype: str | None = None
+    """dtype of the selection bias as handed to AITER; None: the same as the logits."""
+    logits_strided: bool = False
+    """Are rows of the logits further apart than experts?"""
+    outputs_strided: bool = False
+    """Are rows of weights and ids further apart than topk (a slice of a wider buffer)?"""
 
 
 @dataclass(frozen=True, slots=True)

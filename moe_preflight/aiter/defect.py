@@ -1,0 +1,23 @@
+"""One way a kernel of AITER fails or goes wrong for a given call: the noun shared by router and sorting."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from moe_preflight.aiter.key import Confidence
+
+
+@dataclass(frozen=True, slots=True)
+class Defect:
+    """``condition`` is in numbers, ``symptom`` the text or behaviour to look for (AITER's own words where it has some),
+    ``effect`` what it means for the deployment, ``source`` file:line with the tag it was read at. ``severity`` is error,
+    warning or info; ``code`` is stable."""
+
+    code: str
+    severity: str
+    condition: str
+    symptom: str
+    effect: str
+    remedy: str
+    source: str
+    confidence: Confidence = "modelled"
