@@ -95,7 +95,7 @@ def group_tail(a: Asked) -> Found:
             "no message",
             f"{scores[0].upper()}{scores[1:]} group mask cuts across group borders: wrong experts, silently.",
             "Use the generic grouped top-k (AITER off for routing).",
-            f"{facts.GROUPED}:455, :533 (v0.1.20.post1)",
+            f"{facts.GROUPED}:448, :533 (v0.1.20.post1)",
         )
 
 
@@ -109,7 +109,7 @@ def tiny_groups(a: Asked) -> Found:
             "no message; the weight of expert 0 becomes -inf",
             "Groups get no score, and a stray write lands on expert 0's weight: NaN or -inf weights.",
             "Use the generic grouped top-k (AITER off for routing).",
-            f"{facts.GROUPED}:449-525 (v0.1.20.post1)",
+            f"{facts.GROUPED}:448-528 (v0.1.20.post1)",
         )
 
 
@@ -123,7 +123,7 @@ def topk_wave(a: Asked) -> Found:
             "no message",
             f"Choices beyond the first {a.wave} are lost: their ids and weights are wrong, silently.",
             _OTHER_ROUTER,
-            f"{facts.GROUPED}:583-604 (v0.1.20.post1)",
+            f"{facts.GROUPED}:582-606 (v0.1.20.post1)",
         )
 
 
@@ -138,7 +138,7 @@ def topk_candidates(a: Asked) -> Found:
             "no message",
             "The missing choices are filled with low expert ids again: duplicates and -inf weights, silently.",
             "Correct num_experts_per_tok, n_group and topk_group in the model config.",
-            f"{facts.GROUPED}:543-548 (v0.1.20.post1)",
+            f"{facts.GROUPED}:545-548 (v0.1.20.post1)",
         )
 
 
@@ -152,7 +152,7 @@ def always_sigmoid(a: Asked) -> Found:
             "no message",
             "Experts and weights come from another scoring function than the model was trained with, silently.",
             "Use the generic path for this model (AITER off for routing).",
-            f"{facts.GROUPED}:1230-1231 (v0.1.20.post1); https://github.com/ROCm/aiter/issues/2153",
+            f"{facts.GROUPED}:1229 (v0.1.20.post1); https://github.com/ROCm/aiter/issues/2153",
         )
 
 
@@ -170,7 +170,7 @@ def bias_dtype(a: Asked) -> Found:
         "no message: the bytes are read as the other type" if silent else text,
         "Wrong experts, silently." if silent else f"Every call fails; {a.stops}.",
         "Cast the bias to the dtype of the logits, or the logits to fp32.",
-        f"{facts.GROUPED}:1165 (v0.1.20.post1), :1238 (v0.1.7.post2)",
+        f"{facts.GROUPED}:1158 (v0.1.20.post1), :1238 (v0.1.7.post2)",
     )
 
 
@@ -200,7 +200,7 @@ def ids_dtype(a: Asked) -> Found:
         "no message" if silent else "expected scalar type Int but found Long",
         "Half of each id is left as it was: ids out of range, silently." if silent else f"Every call fails; {a.stops}.",
         "Hand AITER int32 ids.",
-        f"{facts.GROUPED}:1167 (v0.1.20.post1), :1165 (v0.1.7.post2); https://github.com/vllm-project/vllm/pull/55147",
+        f"{facts.GROUPED}:1160 (v0.1.20.post1), :1165 (v0.1.7.post2); https://github.com/vllm-project/vllm/pull/55147",
     )
 
 
@@ -214,7 +214,7 @@ def strided_logits(a: Asked) -> Found:
             "no message",
             "Rows after the first are read at the wrong place: wrong experts, silently.",
             "Make the logits contiguous before routing.",
-            f"{facts.GROUPED}:1232 (v0.1.20.post1), {facts.GATE} (all releases)",
+            f"{facts.GROUPED}:1233 (v0.1.20.post1), {facts.GATE} (all releases)",
         )
 
 
@@ -241,7 +241,7 @@ def gate_power_of_two(a: Asked) -> Found:
             f"num_experts must be a power of 2, but got {a.experts}",
             f"The first such batch fails; {a.stops}.",
             f"Use AITER v0.1.12 or newer, or keep --max-num-batched-tokens at or below {a.first - 1}.",
-            f"{facts.GATE}:562 (v0.1.7.post2)",
+            f"{facts.GATE}:563 (v0.1.7.post2)",
         )
 
 
@@ -254,7 +254,7 @@ def gate_remainder(a: Asked) -> Found:
             f"num_experts must be divisible by num_expert_group, but got {a.experts} / {a.groups}",
             f"The first such batch fails; {a.stops}.",
             _OTHER_ROUTER,
-            f"{facts.GATE}:573 (v0.1.20.post1)",
+            f"{facts.GATE}:571 (v0.1.20.post1)",
         )
 
 
@@ -294,7 +294,7 @@ def gate_groups(a: Asked) -> Found:
             "no message",
             "Each thread keeps its own maximum: wrong experts, silently.",
             _OTHER_ROUTER,
-            "csrc/include/hip_reduce.h:301-357 (v0.1.20.post1)",
+            "csrc/include/hip_reduce.h:323-369 (v0.1.20.post1)",
         )
 
 

@@ -88,10 +88,10 @@ GATE_STATIC: tuple[Span[frozenset[tuple[int, int]]], ...] = (
 """(experts, groups) moe_fused_gate has a compile-time kernel for; everything else takes its dynamic kernel."""
 
 GATE_MAX_PER_GROUP = 32
-"""MAX_VPT of moe_fused_gate: most experts one group may have (moe_fused_gate.cu:583 at v0.1.20.post1)."""
+"""MAX_VPT of moe_fused_gate: most experts one group may have (moe_fused_gate.cu:580 at v0.1.20.post1)."""
 
 REDUCE_WIDTHS = {64: frozenset({1, 2, 4, 8, 16, 32, 64}), 32: frozenset({1, 2, 4, 8, 16, 32})}
-"""Group counts multithread_reduce has a case for, by wave size (csrc/include/hip_reduce.h:301-357 at v0.1.20.post1)."""
+"""Group counts multithread_reduce has a case for, by wave size (csrc/include/hip_reduce.h:323-369 at v0.1.20.post1)."""
 
 REDUCED_LANES = frozenset({2, 4, 8})
 """Lanes per group that biased_grouped_topk's group score is reduced over (lane_steps, group.cu:433 at v0.1.20.post1)."""
