@@ -27,7 +27,7 @@ class Quantization:
     group_size: int | None = None
     symmetric: bool = True
     excluded_modules_count: int = 0
-    detail: Mapping[str, object] = field(default_factory=dict)
+    detail: Mapping[str, object] = field(default_factory=dict, hash=False)
     """What an engine rule still needs (format, actorder, quant_algo, desc_act, expert_dtype ...), by the checkpoint's words."""
 
 
