@@ -1,0 +1,22 @@
+"""The engine room: ``plan(model, deployment)`` says what an engine asks of AITER. Data types in plan.py, one file an engine."""
+
+from __future__ import annotations
+
+from moe_preflight.engine.plan import Deployment, EnginePlan
+from moe_preflight.errors import UsageError
+from moe_preflight.model.moe import MoEModel
+
+ENGINES = ("vllm", "aiter")
+
+
+def plan(model: MoEModel, deployment: Deployment) -> EnginePlan:
+    """What ``deployment.engine`` would do with ``model``. Refusals are part of the answer; UsageError is for nonsense."""
+    if deployment.engine == "vllm":
+        from moe_preflight.engine import vllm
+
+        return vllm.plan(model, deployment)
+    if deployment.engine == "aiter":
+        from moe_preflight.engine import raw
+
+        return raw.plan(model, deployment)
+    raise UsageError(f"--engine {deployment.engine}: unknown engine.", hint=f"Known: {', '.join(ENGINES)}.")

@@ -1,0 +1,214 @@
+"""Where vLLM stops before or beside the choice of a kernel: bad parallel sizes, missing architectures, bare assertions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from moe_preflight.engine.architecture import Found
+from moe_preflight.engine.facts.vllm_blocks import Block
+from moe_preflight.engine.facts.vllm_releases import Release, at_least
+from moe_preflight.engine.parallel import Split
+from moe_preflight.engine.plan import Deployment, Refusal
+from moe_preflight.errors import UsageError
+from moe_preflight.model.moe import ExpertLayer, MoEModel
+
+# MoEBackend (vllm/config/kernel.py:122 of 0.33.0) with the release each name came in, None: before 0.30.0.
+MOE_BACKENDS: dict[str, str | None] = {
+    "auto": None, "triton": None, "batched_triton": None, "deep_gemm": None, "deep_gemm_mega_moe": None, "cutlass": None,
+    "flashinfer_trtllm": None, "flashinfer_cutlass": None, "flashinfer_cutedsl": None, "flashinfer_moe_ep_cutedsl": "0.32.0",
+    "flashinfer_b12x": None, "b12x": None, "flashinfer_moe_ep_mega_deep_gemm": None, "marlin": None, "humming": None,
+    "triton_unfused": None, "aiter": None, "aiter_mega_moe": "0.32.0", "aiter_triton_mxfp4_bf16": "0.30.0",
+    "aiter_triton_mxfp4_mxfp4": "0.33.0", "flydsl": None, "hpc": None, "emulation": None, "rdna3": "0.30.0",
+}  # fmt: skip
+ALL2ALL: dict[str, str | None] = {
+    "naive": None, "pplx": None, "deepep_high_throughput": None, "deepep_low_latency": None, "deepep_v2": None,
+    "mori_high_throughput": None, "mori_low_latency": None, "moonep": "0.31.0", "nixl_ep": None,
+    "allgather_reducescatter": None, "flashinfer_all2allv": None, "flashinfer_nvlink_two_sided": None,
+    "flashinfer_nvlink_one_sided": None, "passthrough": "0.32.0",
+}  # fmt: skip
+
+_EXPERT_FIELDS = ("num_experts", "moe_num_experts", "n_routed_experts", "num_local_experts")
+
+
+def usage(deployment: Deployment, release: Release) -> None:
+    """A backend or all2all name this release does not have: its own argument parser refuses it."""
+    for flag, value, known in (
+        ("--moe-backend", deployment.moe_backend, MOE_BACKENDS),
+        ("--all2all-backend", deployment.all2all, ALL2ALL),
+    ):
+        if value is None:
+            continue
+        names = [n for n, since in known.items() if since is None or at_least(release, since)]
+        if value not in names:
+            from difflib import get_close_matches
+
+            close = get_close_matches(value, names, n=1)
+            guess = f"Did you mean {close[0]}? " if close else ""
+            raise UsageError(
+                f"{flag} {value}: vLLM {release.version} has no such name.", hint=f"{guess}It has: {', '.join(names)}."
+            )
+
+
+def activation(layer: ExpertLayer, block: Block) -> str:
+    """MoEActivation by vLLM's word: the file's own, or the checkpoint's; ``_no_mul`` when the experts are not gated."""
+    word = layer.activation if block.activation == "config" else block.activation
+    word = {"gelu_pytorch_tanh": "gelu_tanh"}.get(word, word)
+    return word if layer.gated or word.endswith("_no_mul") else f"{word}_no_mul"
+
+
+def passed_width(model: MoEModel, layer: ExpertLayer, block: Block, deployment: Deployment) -> int:
+    """The expert width the model file passes on: Kimi-K3 / KimiLinear widens narrow shards itself (amd/linear.py:227)."""
+    width, tp = layer.moe_intermediate_size, deployment.tp
+    if block.name == "kimi_k3" and tp > 1:
+        least = _text(model.config).get("min_moe_intermediate_per_partition", 256)
+        least = least if isinstance(least, int) and not isinstance(least, bool) else 256
+        if width // tp < least:
+            return least * tp
+    return width
+
+
+def config(model: MoEModel, deployment: Deployment, found: Found, release: Release) -> list[Refusal]:
+    """Refusals of vLLM's configuration classes, in the order they would be met."""
+    out: list[Refusal] = []
+    for name, value in (
+        ("tensor_parallel_size", deployment.tp), ("data_parallel_size", deployment.dp),
+        ("prefill_context_parallel_size", deployment.pcp), ("pipeline_parallel_size", deployment.pp),
+    ):  # fmt: skip
+        if value < 1:
+            out.append(
+                Refusal(
+                    "config",
+                    "Input should be greater than or equal to 1",
+                    f"{name}={value}: vLLM's ParallelConfig takes 1 or more.",
+                    f"Give {name.replace('_', '-')} 1 or more.",
+                    "vllm/config/parallel.py:140 (0.33.0)",
+                )
+            )
+    if deployment.redundant_experts < 0:
+        out.append(
+            Refusal(
+                "config",
+                "Input should be greater than or equal to 0",
+                f"num_redundant_experts={deployment.redundant_experts}: vLLM's EPLBConfig takes 0 or more.",
+                "Give 0 or more redundant experts.",
+                "vllm/config/parallel.py:77 (0.33.0)",
+            )
+        )
+    if found.refusal is not None:
+        out.append(found.refusal)
+    heads, tp = model.num_attention_heads, deployment.tp
+    if heads is not None and tp > 1 and heads % tp:
+        fits = [str(n) for n in range(1, 17) if heads % n == 0]
+        out.append(
+            Refusal(
+                "config",
+                f"Total number of attention heads ({heads}) must be divisible by tensor parallel size ({tp}).",
+                f"vLLM splits {heads} attention heads over the tensor parallel ranks; {tp} does not divide them.",
+                f"Use a tensor parallel size that divides {heads}: {', '.join(fits)}.",
+                "vllm/config/model.py:1559 (0.33.0)",
+            )
+        )
+    if deployment.ep and not _counts_experts(model):
+        out.append(
+            Refusal(
+                "config",
+                "Number of experts in the model must be greater than 0 when expert parallelism is enabled.",
+                "vLLM looks for the expert count in the text config's top level only "
+                f"({', '.join(_EXPERT_FIELDS)}) and finds none.",
+                "Drop --enable-expert-parallel.",
+                "vllm/config/model.py:1498 (0.33.0)",
+            )
+        )
+    return out
+
+
+def _counts_experts(model: MoEModel) -> bool:
+    """is_moe: an expert count under vLLM's alias list, in the text config (model_arch_config_convertor.py:179)."""
+    if not model.config:
+        return bool(model.layers)
+    text = _text(model.config)
+    for name in _EXPERT_FIELDS:
+        value = text.get(name)
+        if isinstance(value, list):
+            value = value[0] if value else 0
+        if value is not None:
+            if value:
+                return True
+            break
+    blocks = text.get("block_configs")
+    return isinstance(blocks, list) and any(isinstance(b, Mapping) and b.get("block_type") == "moe" for b in blocks)
+
+
+def _text(config: Mapping[str, object]) -> Mapping[str, object]:
+    for name in ("text_config", "language_config", "llm_config", "thinker_config"):
+        inner = config.get(name)
+        if isinstance(inner, Mapping):
+            return _text(inner) if "text_config" in inner else inner
+    return config
+
+
+def model(model_: MoEModel, layer_: ExpertLayer, block: Block, deployment: Deployment, release: Release) -> list[Refusal]:
+    """Refusals of the model file while it builds the block of ``layer_``."""
+    out: list[Refusal] = []
+    tp, experts = deployment.tp, layer_.experts
+    if block.tp_within_experts and tp > experts:
+        out.append(
+            Refusal(
+                "model",
+                f"Tensor parallel size {tp} is greater than the number of experts {experts}.",
+                "this model file refuses more tensor parallel ranks than experts.",
+                f"Use a tensor parallel size of at most {experts}.",
+                f"vllm/model_executor/models/{block.line} (0.33.0)",
+            )
+        )
+    if block.name == "deepseek_v4" and tp > 0 and experts % tp:
+        out.append(
+            Refusal(
+                "model",
+                "AssertionError",
+                f"DeepSeek-V4 asserts that its {experts} experts divide by the tensor parallel size ({tp}), EP or not.",
+                f"Use a tensor parallel size that divides {experts}.",
+                "vllm/models/deepseek_v4/amd/model.py:714 (0.33.0)",
+            )
+        )
+    return out
+
+
+def layer(layer_: ExpertLayer, width: int, split: Split, deployment: Deployment) -> list[Refusal]:
+    """Refusals of the MoE layer itself, before a backend is chosen."""
+    out: list[Refusal] = []
+    experts = layer_.experts + deployment.redundant_experts
+    if deployment.redundant_experts > 0:
+        if not deployment.ep:
+            out.append(
+                Refusal(
+                    "config",
+                    "enable_expert_parallel must be True to use EPLB.",
+                    "redundant experts belong to the expert load balancer, which needs expert parallelism.",
+                    "Add --enable-expert-parallel, or drop the redundant experts.",
+                    "vllm/config/parallel.py:575 (0.33.0)",
+                )
+            )
+        elif split.use_ep and experts % split.ep_size:
+            out.append(
+                Refusal(
+                    "layer",
+                    "EPLB currently only supports even distribution of experts across ranks. "
+                    f"Got {experts} experts and {split.ep_size} EP ranks.",
+                    f"{layer_.experts} experts and {deployment.redundant_experts} spare ones do not divide by {split.ep_size}.",
+                    "Choose the redundant experts so that the sum divides by the expert parallel size.",
+                    "vllm/model_executor/layers/fused_moe/layer.py:262 (0.33.0)",
+                )
+            )
+    if width % split.moe_tp:
+        out.append(
+            Refusal(
+                "layer",
+                "AssertionError",
+                f"the expert width {width} does not divide by the {split.moe_tp} ranks it is split over "
+                "(a bare assertion of FusedMoEConfig).",
+                "Use a split that divides the expert width, or --enable-expert-parallel, which leaves it whole.",
+                "vllm/model_executor/layers/fused_moe/config.py:1352 (0.33.0)",
+            )
+        )
+    return out

@@ -1,0 +1,121 @@
+"""The expert kernels vLLM can choose on ROCm, as rows (fused_moe/experts/*.py; the files of 0.29 - 0.33 agree unless said)."""
+
+from __future__ import annotations
+
+from moe_preflight.engine.experts import CDNA, Ask, Kernel
+from moe_preflight.engine.parallel import Split
+
+_DIR = "vllm/model_executor/layers/fused_moe/experts"
+
+
+def _fp8(ask: Ask) -> str:
+    """The abbreviation of the platform's fp8 in QuantKey texts: e4m3fnuz on gfx94x (platforms/rocm.py:1259)."""
+    return "f8e4m3fnuz" if "gfx94" in ask.gfx else "f8e4m3fn"
+
+
+def fp8_key(ask: Ask, scale: str) -> str:
+    """A QuantKey text, as ``fp8_key(ask, "static,per_tensor")`` (quantization/utils/quant_utils.py:188)."""
+    return f"QuantKey({_fp8(ask)},scale(f32,{scale}),symmetric)"
+
+
+def block(rows: int, cols: int) -> str:
+    return f"GroupShape(row={rows}, col={cols})"
+
+
+STATIC_TENSOR, DYNAMIC_TENSOR = "static,per_tensor", "dynamic,per_tensor"
+STATIC_CHANNEL, DYNAMIC_TOKEN = "static,per_channel", "dynamic,per_token"
+STATIC_BLOCK, DYNAMIC_128 = f"static,{block(128, 128)}", f"dynamic,{block(1, 128)}"
+
+MXFP4_STATIC = f"QuantKey(f4e2m1fn_x2,scale(u8,static,{block(1, 32)}),symmetric)"
+MXFP4_DYNAMIC = f"QuantKey(f4e2m1fn_x2,scale(u8,dynamic,{block(1, 32)}),symmetric)"
+MXFP8_DYNAMIC = f"QuantKey(f8e4m3fn,scale(u8,dynamic,{block(1, 32)}),symmetric)"
+INT4_STATIC_32 = f"QuantKey(int4,scale(f16,static,{block(1, 32)}),symmetric)"
+
+_AITER_ACTIVATIONS = frozenset(("silu", "gelu", "situ", "swigluoai", "swigluoai_uninterleave"))
+_APPLIED = frozenset(
+    (
+        "silu", "gelu", "gelu_tanh", "situ", "swigluoai", "swigluoai_uninterleave", "swiglustep", "silu_no_mul",
+        "gelu_no_mul", "gelu_tanh_no_mul", "relu2_no_mul",
+    )
+)  # fmt: skip
+_WNA16 = _APPLIED - {"situ"}
+_RENORMALIZE = frozenset(("Renormalize", "RenormalizeNaive"))
+
+
+def _pairs(ask: Ask, *pairs: tuple[str, str]) -> bool:
+    return (ask.weight, ask.activation_key) in [(fp8_key(ask, w), fp8_key(ask, a)) for w, a in pairs]
+
+
+def _plain(ask: Ask) -> bool:
+    return ask.weight is None and ask.activation_key is None
+
+
+def _aiter(name: str, scheme: object) -> Kernel:
+    assert callable(scheme)
+    return Kernel(
+        name,
+        f"{_DIR}/rocm_aiter_moe.py:488 (0.33.0)",
+        device=lambda ask: ask.aiter_moe,
+        scheme=scheme,
+        activations=_AITER_ACTIVATIONS,
+        on_aiter=True,
+    )
+
+
+AITER_UNQUANTIZED = _aiter("AiterUnquantizedExperts", _plain)
+AITER_FP8_BLOCK = _aiter("AiterFp8BlockExperts", lambda ask: _pairs(ask, (STATIC_BLOCK, DYNAMIC_128)))
+AITER_FP8_TENSOR = _aiter(
+    "AiterFp8TensorExperts", lambda ask: _pairs(ask, (STATIC_TENSOR, STATIC_TENSOR), (STATIC_TENSOR, DYNAMIC_TENSOR))
+)
+AITER_FP8_CHANNEL = _aiter("AiterFp8ChannelExperts", lambda ask: _pairs(ask, (STATIC_CHANNEL, DYNAMIC_TOKEN)))
+
+
+def _aiter_mxfp4(ask: Ask) -> bool:
+    if (ask.weight, ask.activation_key) == (INT4_STATIC_32, None):
+        return ask.gfx == "gfx942"
+    return ask.gfx == "gfx950" and ask.weight == MXFP4_STATIC and ask.activation_key in (None, MXFP4_DYNAMIC)
+
+
+AITER_MXFP4 = _aiter("AiterMxfp4Experts", _aiter_mxfp4)
+
+_FP8_PAIRS = (
+    (STATIC_BLOCK, DYNAMIC_128), (STATIC_CHANNEL, DYNAMIC_TOKEN), (STATIC_TENSOR, DYNAMIC_TOKEN),
+    (STATIC_TENSOR, STATIC_TENSOR), (STATIC_TENSOR, DYNAMIC_TENSOR),
+)  # fmt: skip
+
+
+def _triton(ask: Ask) -> bool:
+    """TritonExperts: plain, fp8 in five pairs, and any fp8 block shape beside dynamic 1x128 activations."""
+    if _plain(ask) or _pairs(ask, *_FP8_PAIRS) or (ask.weight or "").startswith("QuantKey(i8"):
+        return True
+    blocks = (ask.weight or "").startswith(f"QuantKey({_fp8(ask)},scale(f32,static,GroupShape(")
+    return blocks and ask.activation_key == fp8_key(ask, DYNAMIC_128)
+
+
+def _batched_triton(ask: Ask) -> bool:
+    fp8 = CDNA.get(ask.gfx, 0) > 2 or ask.gfx.startswith("gfx12")
+    return _plain(ask) or (fp8 and _pairs(ask, *_FP8_PAIRS))
+
+
+TRITON = Kernel(
+    "TritonExperts", f"{_DIR}/triton_moe.py", scheme=_triton, activations=_APPLIED, non_gated=True, batch_invariant=True,
+    lora=True,
+)  # fmt: skip
+BATCHED_TRITON = Kernel(
+    "BatchedTritonExperts", f"{_DIR}/fused_batched_moe.py", scheme=_batched_triton, activations=_APPLIED, non_gated=True,
+    fits=lambda split: True, batched=True,
+)  # fmt: skip
+TRITON_WNA16 = Kernel("TritonWNA16Experts", f"{_DIR}/triton_moe.py", activations=_WNA16, non_gated=True, lora=True)
+EMULATION = Kernel(
+    "OCP_MXQuantizationEmulationTritonExperts", f"{_DIR}/ocp_mx_emulation_moe.py", activations=_APPLIED, non_gated=True,
+    batch_invariant=True, lora=True,
+)  # fmt: skip
+NVFP4_EMULATION = Kernel(
+    "Nvfp4QuantizationEmulationTritonExperts", f"{_DIR}/nvfp4_emulation_moe.py", activations=_APPLIED, non_gated=True,
+    batch_invariant=True,
+)  # fmt: skip
+
+
+def _one_node(split: Split) -> bool:
+    """No all2all, no load balancer, no data parallelism: the limit of vLLM's monolithic MXFP4 kernels."""
+    return not split.uses_all2all and not split.eplb and split.dp <= 1

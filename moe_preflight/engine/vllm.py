@@ -1,0 +1,87 @@
+"""vLLM: a model and a deployment -> what every rank asks of AITER, or the error vLLM stops with. Pure; no vLLM needed."""
+
+from __future__ import annotations
+
+from moe_preflight.engine import architecture, checks, environment, parallel, router, schemes
+from moe_preflight.engine.call import rank_problem, silent_notes
+from moe_preflight.engine.choice import Choice, Question, Sizes
+from moe_preflight.engine.experts import Ask
+from moe_preflight.engine.facts.vllm_blocks import Block
+from moe_preflight.engine.facts.vllm_releases import Release, resolve
+from moe_preflight.engine.fusion import fused_shared
+from moe_preflight.engine.plan import Deployment, EnginePlan, LayerPlan, Note, Refusal
+from moe_preflight.model.moe import ExpertLayer, MoEModel
+
+
+def plan(model: MoEModel, deployment: Deployment) -> EnginePlan:
+    """The plan of one deployment on vLLM. Raises UsageError for a version, variable or backend name that makes no sense."""
+    resolved = resolve(deployment.engine_version)
+    release = resolved.release
+    env = environment.read(deployment.env)
+    checks.usage(deployment, release)
+    split = parallel.split(deployment)
+    found = architecture.find(model, release)
+    notes = list(env.notes)
+    if resolved.why:
+        code = "engine-version-nearest" if resolved.exact else "engine-version-unverified"
+        notes.append(Note(code, resolved.why, "moe_preflight/engine/facts/vllm_releases.py"))
+    refusals = checks.config(model, deployment, found, release)
+    layers: list[LayerPlan] = []
+    for layer in model.layers:
+        planned, of_model = _layer(model, layer, found.block, deployment, split, env, release)
+        layers.append(planned)
+        refusals += [r for r in of_model if r not in refusals]
+    return EnginePlan(
+        model=model,
+        deployment=deployment,
+        layers=tuple(layers),
+        refusals=tuple(refusals),
+        confidence="read" if resolved.exact else "unverified",
+        facts_version=release.version,
+        aiter_pin=release.aiter_pin,
+        ep_size=split.ep_size,
+        notes=tuple(notes),
+    )
+
+
+def _layer(
+    model: MoEModel,
+    layer: ExpertLayer,
+    block: Block,
+    deployment: Deployment,
+    split: parallel.Split,
+    env: environment.Environment,
+    release: Release,
+) -> tuple[LayerPlan, list[Refusal]]:
+    activation = checks.activation(layer, block)
+    width = checks.passed_width(model, layer, block, deployment)
+    plain = Ask(deployment.gpu.gfx, env, release, split, activation, "")
+    shared = fused_shared(model, layer, block, plain)
+    route = router.routing(layer, block, model.dtype, aiter_moe=plain.aiter_moe, fused_shared=shared.count)
+    ask = Ask(
+        gfx=deployment.gpu.gfx,
+        env=env,
+        release=release,
+        split=split,
+        activation=activation,
+        method=router.advertised(route, release),
+        lora=deployment.lora,
+        hash_routed=layer.hash_routed,
+        hidden=layer.model_dim,
+        backend=deployment.moe_backend,
+        model_type=model.model_type,
+    )
+    question = Question(layer, ask, Sizes.plain(layer.model_dim, split.inter_dim(width)), model.dtype, width, block.name)
+    choice: Choice = schemes.choose(question)
+    refusals = [*checks.layer(layer, width, split, deployment), *([choice.refusal] if choice.refusal else [])]
+    plan_ = LayerPlan(
+        layer=layer,
+        backend=choice.backend,
+        problem=rank_problem(question, choice, deployment, shared.count),
+        router=router.call(route, release, deployment.gpu.gfx, aiter_moe=ask.aiter_moe),
+        zero_filled_by=choice.zero_filled_by,
+        refusals=tuple(refusals),
+        notes=(*choice.notes, *shared.notes, *silent_notes(question, choice, deployment)),
+        layers_per_rank=parallel.most_on_one_rank(layer.layers, layer.count, model.num_layers, max(1, deployment.pp)),
+    )
+    return plan_, checks.model(model, layer, block, deployment, release)
