@@ -32,6 +32,9 @@ class Key:
     is_shuffled: bool = True
     gate_mode: str = "separated"
     is_ep: bool = False
+    """An expert mask is given. From v0.1.16 AITER then takes the last column of topk_ids for a dummy and looks up topk - 1."""
+    bias2: bool = False
+    """Stage 2 has a per-expert bias."""
 
 
 @dataclass(frozen=True, slots=True)

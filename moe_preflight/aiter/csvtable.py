@@ -1,0 +1,172 @@
+"""One CSV file as pandas' C reader would hand it to AITER, without pandas.
+
+AITER reads its tuned tables with ``pandas.read_csv``; which rows exist and what a cell is worth follows from that
+reader's habits. Those that matter here: blank lines are no rows; a short row is filled with empties; a first row longer
+than the header turns its leading cells into an index and shifts the rest; a later longer row ends the reading; an empty
+cell (and ``NaN``, ``None``, ``null`` ...) is no value; a column is integer, float, boolean or text as a whole.
+
+One habit is not modelled: pandas infers types per block of about 256 KiB, so a column that mixes numbers and text in a
+larger file may keep numbers in some blocks. No shipped table mixes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+Value = int | float | bool | str | None
+"""A cell: None is pandas' NaN."""
+
+# pandas/_libs/parsers.pyx STR_NA_VALUES (the same set in pandas 1.5 to 3.0).
+EMPTY = frozenset(
+    (
+        *("", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN", "<NA>", "N/A", "NA"),
+        *("NULL", "NaN", "None", "n/a", "nan", "null"),
+    )
+)
+_BOOLS = {"True": True, "TRUE": True, "true": True, "False": False, "FALSE": False, "false": False}
+_INT = re.compile(r"[ \t]*[+-]?[0-9]{1,18}[ \t]*\Z")
+_FLOAT = re.compile(r"[ \t]*[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?[ \t]*\Z")
+_INF = re.compile(r"[ \t]*[+-]?inf(?:inity)?[ \t]*\Z", re.I)
+_BLANK = re.compile(r"[ \t]*\Z")
+
+
+class CsvProblem(Exception):
+    """A file pandas would refuse. ``line`` is 1-based (0: the file as a whole); ``text`` is the exception AITER shows."""
+
+    def __init__(self, line: int, reason: str, text: str) -> None:
+        super().__init__(reason)
+        self.line, self.reason, self.text = line, reason, text
+
+
+@dataclass(slots=True)
+class Csv:
+    """Header and rows of one file. ``rows`` are as wide as the header; ``lines`` holds each row's 1-based line."""
+
+    header: list[str]
+    rows: list[list[str]]
+    lines: range | list[int]
+    ragged: list[int]
+    """Indexes of rows that had fewer cells than the header, or more in an index-shifted file."""
+
+
+def text_of(data: bytes) -> str:
+    """The text of a CSV: UTF-8 with or without a byte order mark, line ends as they are read. Raises CsvProblem."""
+    if data[:3] == b"\xef\xbb\xbf":
+        data = data[3:]
+    try:
+        text = data.decode("utf-8")
+    except UnicodeDecodeError as e:
+        line = data.count(b"\n", 0, e.start) + 1
+        why = f"byte 0x{data[e.start]:02x} is not UTF-8"
+        raise CsvProblem(line, why, f"UnicodeDecodeError: 'utf-8' codec can't decode byte 0x{data[e.start]:02x}") from None
+    if "\0" in text:
+        raise CsvProblem(text.count("\n", 0, text.index("\0")) + 1, "holds a NUL byte", "ParserError: NULL byte detected")
+    if "\r" in text:
+        text = text.replace("\r\n", "\n").replace("\r", "\n")
+    return text
+
+
+def parse(data: bytes) -> Csv:
+    """The file as a table. Raises CsvProblem where pandas would raise."""
+    text = text_of(data)
+    split, lines = _quoted(text) if '"' in text else _plain(text)
+    if not split:
+        raise CsvProblem(0, "empty", "EmptyDataError: No columns to parse from file")
+    header = _mangled(split[0])
+    rows, at = split[1:], lines[1:]
+    width = len(header)
+    ragged: list[int] = []
+    if rows:
+        shift = max(0, len(rows[0]) - width)
+        full = width + shift
+        # set() of the lengths costs one pass in C; nearly every file has one length only.
+        if shift or set(map(len, rows)) != {full}:
+            for i, row in enumerate(rows):
+                if len(row) > full:
+                    why = f"{len(row)} cells where {full} are expected"
+                    what = f"ParserError: Error tokenizing data. C error: Expected {full} fields in line {at[i]}, saw {len(row)}"
+                    raise CsvProblem(at[i], why, what)
+                if len(row) < full:
+                    row += [""] * (full - len(row))
+                    ragged.append(i)
+                elif shift:
+                    ragged.append(i)
+            if shift:
+                rows = [r[shift:] for r in rows]
+    return Csv(header, rows, at, ragged)
+
+
+def _plain(text: str) -> tuple[list[list[str]], range | list[int]]:
+    """No quotes: a line is a row. The line numbers stay a range when no line is blank."""
+    raw = text.split("\n")
+    if raw and not raw[-1]:
+        raw.pop()
+    rows = [line.split(",") for line in raw]
+    if not any(len(r) == 1 and _BLANK.match(r[0]) for r in rows):
+        return rows, range(1, len(rows) + 1)
+    kept = [(r, i) for i, r in enumerate(rows, 1) if len(r) > 1 or not _BLANK.match(r[0])]
+    return [r for r, _ in kept], [i for _, i in kept]
+
+
+def _quoted(text: str) -> tuple[list[list[str]], list[int]]:
+    """With quotes a row may span lines; it carries the number of its first one."""
+    import csv
+    import io
+
+    reader = csv.reader(io.StringIO(text, newline=""))
+    rows: list[list[str]] = []
+    lines: list[int] = []
+    before = 0
+    try:
+        for row in reader:
+            if row and (len(row) > 1 or not _BLANK.match(row[0])):
+                rows.append(row)
+                lines.append(before + 1)
+            before = reader.line_num
+    except csv.Error as e:
+        raise CsvProblem(reader.line_num, str(e), f"ParserError: Error tokenizing data. {e}") from None
+    return rows, lines
+
+
+def _mangled(header: list[str]) -> list[str]:
+    """Column names as pandas makes them unique: ``us``, ``us.1``; an empty one is ``Unnamed: 3``."""
+    if len(set(header)) == len(header) and "" not in header:
+        return header
+    seen: dict[str, int] = {}
+    out: list[str] = []
+    for i, name in enumerate(header):
+        name = name or f"Unnamed: {i}"
+        n = seen.get(name, 0)
+        seen[name] = n + 1
+        out.append(f"{name}.{n}" if n else name)
+    return out
+
+
+def typed(distinct: Iterable[str]) -> dict[str, Value]:
+    """What each distinct cell of one column is worth, the column's type being inferred from all of them."""
+    cells = set(distinct)
+    filled = cells - EMPTY
+    values: dict[str, Value]
+    if all(map(_INT.match, filled)):
+        whole: type[int] | type[float] = int if len(filled) == len(cells) else float
+        values = {c: whole(c) for c in filled}
+    elif all(_FLOAT.match(c) or _INF.match(c) for c in filled):
+        values = {c: float(c) for c in filled}
+    elif all(c in _BOOLS for c in filled):
+        values = {c: _BOOLS[c] for c in filled}
+    else:
+        values = {c: c for c in filled}
+    for c in cells & EMPTY:
+        values[c] = None
+    return values
+
+
+def count_rows(data: bytes) -> int:
+    """How many rows pandas would see below the header, at the price of a few byte searches. Raises CsvProblem."""
+    if not data:
+        raise CsvProblem(0, "empty", "EmptyDataError: No columns to parse from file")
+    if b'"' in data or b"\r" in data or b"\n " in data or b"\n\t" in data or b"\n\n" in data or data[:1] in b" \t\n":
+        return len(_quoted(text_of(data))[0]) - 1 if b'"' in data else len(_plain(text_of(data))[0]) - 1
+    return data.count(b"\n") - (1 if data.endswith(b"\n") else 0)
