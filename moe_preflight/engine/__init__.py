@@ -20,3 +20,13 @@ def plan(model: MoEModel, deployment: Deployment) -> EnginePlan:
 
         return raw.plan(model, deployment)
     raise UsageError(f"--engine {deployment.engine}: unknown engine.", hint=f"Known: {', '.join(ENGINES)}.")
+
+
+def engine_pin(engine: str, version: str) -> str | None:
+    """The AITER release that engine release ships in its image; None where it was not read, or there is no image."""
+    if engine != "vllm":
+        return None
+    from moe_preflight.engine.facts.vllm_releases import resolve
+
+    found = resolve(version)
+    return found.release.aiter_pin if found.exact else None

@@ -38,6 +38,8 @@ class Question:
     intermediate_size: int
     """The whole width the model file passes, before it is split."""
     block: str = ""
+    tp: int = 1
+    """The tensor parallel group's own size: some checks of vLLM ask it even under EP or DP."""
 
 
 @dataclass(frozen=True, slots=True)

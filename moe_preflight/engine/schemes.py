@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from moe_preflight.engine import unquantized
+from moe_preflight.engine import fp8, unquantized
 from moe_preflight.engine.choice import Choice, Question, refused
 from moe_preflight.engine.plan import Refusal
 
@@ -12,6 +12,9 @@ Chooser = Callable[[Question], Choice]
 
 SCHEMES: dict[str, Chooser] = {
     "none": unquantized.choose,
+    "fp8_tensor": fp8.choose,
+    "fp8_channel": fp8.choose,
+    "fp8_block": fp8.choose,
 }
 
 

@@ -71,7 +71,9 @@ def _layer(
         backend=deployment.moe_backend,
         model_type=model.model_type,
     )
-    question = Question(layer, ask, Sizes.plain(layer.model_dim, split.inter_dim(width)), model.dtype, width, block.name)
+    question = Question(
+        layer, ask, Sizes.plain(layer.model_dim, split.inter_dim(width)), model.dtype, width, block.name, max(1, deployment.tp)
+    )
     choice: Choice = schemes.choose(question)
     refusals = [*checks.layer(layer, width, split, deployment), *([choice.refusal] if choice.refusal else [])]
     plan_ = LayerPlan(
