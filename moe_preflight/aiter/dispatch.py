@@ -65,15 +65,18 @@ class Dispatcher:
         """The token count AITER looks up for ``tokens`` rows."""
         return bucket(tokens, self.rules.padding)
 
-    def dispatch(self, key: Key) -> Dispatch:
-        """AITER's answer for ``key``. Never raises for a well-formed key: what AITER raises is ``Dispatch.error``."""
+    def dispatch(self, key: Key, *, padded: bool = True) -> Dispatch:
+        """AITER's answer for ``key``. Never raises for a well-formed key: what AITER raises is ``Dispatch.error``.
+
+        ``padded`` False asks get_2stage_cfgs with the raw token count, which ``fused_moe`` itself never does.
+        """
         try:
             q = asked(key, self.rules, self.gfx, self.env, self.flydsl)
         except AiterRaises as e:
             return self._failed(key, str(e))
         except ValueError as e:
             return self._failed(key, f"ValueError: {e}")
-        token = self._buckets.get(key.token)
+        token = self._buckets.get(key.token) if padded else key.token
         if token is None:
             token = self._buckets[key.token] = bucket(key.token, self.rules.padding)
         slot = (token, q)

@@ -1,0 +1,165 @@
+"""``moe-preflight dispatch``: AITER's own choice for raw keys, one JSON object per line in and out."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from moe_preflight.cli.options import Aiter, AiterVersion
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import TextIO
+
+    from moe_preflight.aiter.dispatch import Dispatcher
+
+Flydsl = Annotated[bool, typer.Option("--flydsl/--no-flydsl", help="Is the FlyDSL package installed beside AITER?")]
+
+
+def dispatch(
+    keys: Annotated[str, typer.Argument(help="JSONL file of keys, or - for stdin.")],
+    gfx: Annotated[str, typer.Option("--gfx", help="Architecture, such as gfx950.")],
+    cu: Annotated[int, typer.Option("--cu", help="Compute units.", min=1, max=4096)],
+    aiter: Aiter = "auto",
+    aiter_version: AiterVersion = None,
+    flydsl: Flydsl = True,
+    env: Annotated[list[str] | None, typer.Option("--aiter-env", help="NAME=VALUE AITER would see; repeat.")] = None,
+) -> None:
+    """Answer raw AITER keys (JSONL in, JSONL out).
+
+    A key: token model_dim inter_dim expert topk act dtype q_dtype_w q_type [use_g1u1 doweight_stage1 q_dtype_a is_shuffled
+    gate_mode is_ep bias2]. A bad key is answered in its place with an error; the exit code is then 2.
+
+    Example: moe-preflight dispatch --gfx gfx942 --cu 304 keys.jsonl
+    """
+    from moe_preflight.hardware import by_hand
+
+    by_hand(gfx, cu)
+    bad = _answer_all(_open(keys), _dispatcher(gfx, cu, aiter, aiter_version, flydsl, env or []))
+    if bad:
+        raise typer.Exit(2)
+
+
+def _dispatcher(gfx: str, cu: int, aiter: str, aiter_version: str | None, flydsl: bool, env: list[str]) -> Dispatcher:
+    from moe_preflight.aiter import tuned
+    from moe_preflight.aiter.dispatch import Dispatcher
+    from moe_preflight.aiter.facts.dispatch_rules import MAIN, is_verified, rules_for
+    from moe_preflight.aiter.tree import open_tree
+    from moe_preflight.aiter.version import Version
+    from moe_preflight.errors import UsageError
+
+    seen = dict(_pair(e) for e in env)
+    branch = aiter_version is not None and Version.parse(aiter_version) is None and _names_main(aiter_version)
+    tree = open_tree(aiter, version=None if branch else aiter_version)
+    version = Version.of(MAIN) if branch or tree.version is None else tree.version
+    if branch:
+        _warn(f"AITER {aiter_version}: taken for main at the newest revision read (2026-08-22).")
+    elif tree.version is None:
+        _warn(f"{tree.root} does not say its version: taken for main of 2026-08-22; give --aiter-version.")
+    elif not is_verified(version):
+        _warn(f"AITER {version} is not a release whose dispatch was verified: the answers are unverified.")
+    rules = rules_for(version)
+    table = tuned.load(tree, rules, seen)
+    for text in filter(None, (table.error, table.conflict)):
+        _warn(f"AITER itself raises on these tables: {text}")
+    if not table.files:
+        raise UsageError(f"{tree.root}: no tuned table to look up.", hint="Expected aiter/configs/tuned_fmoe.csv.")
+    verified = None if not (branch or tree.version is None) else "unverified"
+    return Dispatcher(version, gfx, cu, flydsl=flydsl, table=table, env=seen, confidence=verified)
+
+
+def _names_main(text: str) -> bool:
+    """``main``, ``HEAD`` or a commit: no release, but no nonsense either."""
+    import re
+
+    return re.match(r"(?:head|main|master|(?=[a-f]*[0-9])[0-9a-f]{7,40})(?:[-+_@.].{0,60})?\Z", text, re.I) is not None
+
+
+def _pair(text: str) -> tuple[str, str]:
+    from moe_preflight.errors import UsageError
+
+    name, equals, value = text.partition("=")
+    if not name or not equals:
+        raise UsageError(f"--aiter-env {text}: no NAME=VALUE.", hint="For example AITER_KSPLIT=2.")
+    return name, value
+
+
+def _warn(text: str) -> None:
+    import sys
+
+    from moe_preflight.report.sanitise import clean
+
+    print(f"moe-preflight: warning: {clean(text)}", file=sys.stderr)
+
+
+def _open(keys: str) -> TextIO:
+    import sys
+
+    from moe_preflight.errors import UsageError
+
+    if keys == "-":
+        return sys.stdin
+    try:
+        return open(keys, encoding="utf-8", errors="surrogateescape", newline="\n")
+    except (OSError, ValueError) as e:
+        why = getattr(e, "strerror", None) or str(e)
+        raise UsageError(f"{keys}: {why.lower()}.", hint="Expected a file of JSON lines, or - for stdin.") from None
+
+
+def _lines(source: TextIO) -> Iterator[str]:
+    """Lines of any length, each cut to a length no key has."""
+    from moe_preflight.aiter.rawkey import MAX_LINE
+
+    while line := source.readline(MAX_LINE + 1):
+        if len(line) > MAX_LINE and not line.endswith("\n"):
+            while (rest := source.readline(MAX_LINE)) and not rest.endswith("\n"):
+                pass
+        yield line
+
+
+def _answer_all(source: TextIO, dispatcher: Dispatcher) -> int:
+    """Answer every key in order as it comes; the number of bad ones."""
+    import json
+    import os
+    import stat
+    import sys
+
+    from moe_preflight.aiter.rawkey import MAX_LINE, answer, reader
+    from moe_preflight.errors import KeyFieldError
+
+    read, gfx, bad, number = reader(dispatcher.gfx), dispatcher.gfx, 0, 0
+    write, encode = sys.stdout.write, json.JSONEncoder(ensure_ascii=True).encode
+    try:
+        live = not stat.S_ISREG(os.fstat(source.fileno()).st_mode)
+    except (OSError, ValueError):
+        live = True
+    for line in _lines(source):
+        if not line.strip():
+            continue
+        number += 1
+        raw: object = line.strip()[:200]
+        try:
+            if len(line) > MAX_LINE:
+                raise KeyFieldError("", f"longer than {MAX_LINE} characters.")
+            try:
+                raw = json.loads(line)
+            except (ValueError, RecursionError) as e:
+                raise KeyFieldError("", f"no JSON: {e}.") from None
+            key, padded = read(raw)
+            out = answer(raw, dispatcher.dispatch(key, padded=padded), gfx)
+        except KeyFieldError as e:
+            bad += 1
+            print(f"moe-preflight: key {number}: {_clean(str(e))}", file=sys.stderr)
+            out = {"key": raw, "error": str(e)}
+        write(encode(out) + "\n")
+        if live:
+            sys.stdout.flush()
+    sys.stdout.flush()
+    return bad
+
+
+def _clean(text: str) -> str:
+    from moe_preflight.report.sanitise import clean
+
+    return clean(text)
