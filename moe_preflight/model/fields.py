@@ -7,6 +7,7 @@ path, the value and what was expected.
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -123,10 +124,8 @@ _CLASSES: dict[str, dict[str, object]] = {}
 def _classes() -> dict[str, dict[str, object]]:
     """Defaults and second spellings of transformers' config classes, read once and only when a field is missing."""
     if not _CLASSES:
-        from importlib.resources import files
-
-        text = files("moe_preflight.model").joinpath(f"facts/transformers-{TRANSFORMERS}.json").read_text("utf-8")
-        _CLASSES.update(json.loads(text))
+        with open(os.path.join(os.path.dirname(__file__), "facts", f"transformers-{TRANSFORMERS}.json"), encoding="utf-8") as f:
+            _CLASSES.update(json.load(f))
     return _CLASSES
 
 

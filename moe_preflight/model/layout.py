@@ -135,10 +135,7 @@ def enumerated(path: str = "moe_layers_enum") -> Rule:
         value = f.given(path)
         if value.missing or value.raw is None:
             return None
-        if isinstance(value.raw, list):
-            found = set(_indexes(value))
-        else:
-            found = set(_ranges(value))
+        found = set(_indexes(value) if isinstance(value.raw, list) else _ranges(value))
         return Layers(tuple(i for i in sorted(found) if i < n), value.path)
 
     return rule

@@ -1,7 +1,7 @@
 """The table of families: one row says where a family's configs keep what we need. A new family is a new row.
 
-``source`` names the engine code a row was checked against (paths in vLLM 0.33.0, or transformers 5.24.0). Defaults that a row
-does not give come from the config class (``fields.py``).
+``source`` names the engine code a row was checked against (paths in vLLM 0.33.0, or transformers 5.24.0). Defaults that a
+row does not give come from the config class (``fields.py``).
 """
 
 from __future__ import annotations
@@ -25,7 +25,9 @@ GENERIC = Family(
     topk=at("num_experts_per_tok|num_experts_per_token|top_k_experts|moe_topk|moe_top_k|moe_k"),
     inter=at("moe_intermediate_size|expert_intermediate_size|intermediate_size"), hidden=at("hidden_size|d_model"),
     layer_counts=("num_hidden_layers", "num_layers", "n_layers"),
-    where=(typed("mlp_layer_types", "sparse", "moe"), switches("moe_layer_freq"), enumerated(), after_dense(), sparse_step, every),
+    where=(
+        typed("mlp_layer_types", "sparse", "moe"), switches("moe_layer_freq"), enumerated(), after_dense(), sparse_step, every,
+    ),
     shared_count=at("n_shared_experts|moe_num_shared_experts|num_shared_experts", 0, "no field", null=0),
     n_group=at("n_group|num_expert_group"), topk_group=at("topk_group"),
     scoring=at("scoring_func|score_function|score_func|moe_router_activation_func|router_score_func"),
