@@ -1,0 +1,166 @@
+"""Which AITER a run is judged for: the tree, its version, its tables and the facts in force. Opened once a run.
+
+The version is the first that answers of: --aiter-version, the tree itself (metadata, wheel name, _version.py, git), the engine's
+pin. A version newer than our facts uses the newest facts and is unverified.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from moe_preflight.aiter.census import Census, take
+from moe_preflight.aiter.dispatch import Dispatcher
+from moe_preflight.aiter.facts.dispatch_rules import HISTORY, is_verified, rules_for
+from moe_preflight.aiter.stage_judge import ck_judge
+from moe_preflight.aiter.tree import Tree, open_tree
+from moe_preflight.aiter.tuned import TunedTable, load
+from moe_preflight.aiter.version import Version
+from moe_preflight.errors import TreeUnavailable, UsageError
+from moe_preflight.hardware import Gpu
+
+
+@dataclass(frozen=True, slots=True)
+class Unreadable:
+    """A table that could not be read, or a fault AITER itself would raise while loading the tables."""
+
+    file: str
+    line: int | None
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class AiterBasis:
+    """Which AITER the predictions are for, and what they rest on.
+
+    ``version`` is what was found or asked for (None: nothing said), ``version_from`` who said it; ``facts_version`` the release
+    whose facts answer. ``root`` is None when no tree was found, ``missing`` says why. ``confidence`` is ``verified`` when the dispatch
+    of that version (and of the tree's own code, if it has any) was compared with AITER's, else ``unverified``.
+    ``differences`` are plain statements where the tree's own sources differ from the built-in facts (the tree's are used).
+    """
+
+    version: Version | None
+    version_from: str
+    facts_version: Version
+    confidence: str
+    root: str | None = None
+    found_by: str = ""
+    missing: str = ""
+    tuned: bool = False
+    census: Census | None = None
+    unreadable: tuple[Unreadable, ...] = ()
+    table_errors: tuple[Unreadable, ...] = ()
+    differences: tuple[str, ...] = ()
+    pin: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Basis:
+    """``facts`` for the report, and what is needed to dispatch."""
+
+    facts: AiterBasis
+    version: Version
+    table: TunedTable | None
+    flydsl: bool
+    env: Mapping[str, str]
+    multi_arch: bool = False
+    group_counts: frozenset[int] | None = None
+    tree: Tree | None = None
+    _dispatchers: dict[tuple[str, int], Dispatcher] = field(default_factory=dict)
+
+    def dispatcher(self, gpu: Gpu) -> Dispatcher:
+        """The dispatcher for a GPU: one per (gfx, cu_num), so that its caches serve every model of the run."""
+        key = (gpu.gfx, gpu.cu_num)
+        if key not in self._dispatchers:
+            self._dispatchers[key] = Dispatcher(
+                self.version,
+                gpu.gfx,
+                gpu.cu_num,
+                flydsl=self.flydsl,
+                table=self.table,
+                env=self.env,
+                judge=ck_judge(self.version, gpu.gfx, multi_arch=self.multi_arch),
+                confidence=self.facts.confidence,
+            )
+        return self._dispatchers[key]
+
+
+def open_basis(
+    spec: str,
+    *,
+    asked_version: str | None,
+    pin: str | None,
+    tuned: bool,
+    flydsl: bool = True,
+    multi_arch: bool = False,
+    env: Mapping[str, str] | None = None,
+) -> Basis:
+    """Find the tree ``spec`` (auto, a folder, a wheel), read its tables when ``tuned``, and settle on a version.
+
+    No tree is an answer with ``auto`` (the report says so); a tree named by the user that is not there raises. Raises UsageError
+    for a version that is no version.
+    """
+    if asked_version is not None and Version.parse(asked_version) is None:
+        raise UsageError(f"--aiter-version {asked_version}: not a version.", hint="Expected such as 0.1.20.post1.")
+    tree, missing = _tree(spec, asked_version)
+    version, said_by = _version(tree, asked_version, pin)
+    facts_version = _facts_version(version)
+    env = env or {}
+    table = load(tree, rules_for(facts_version), env) if tree and tuned else None
+    census = take(tree) if tree and tuned else None
+    facts = AiterBasis(
+        version=version,
+        version_from=said_by,
+        facts_version=facts_version,
+        confidence="verified" if version is not None and is_verified(version) else "unverified",
+        root=tree.root if tree else None,
+        found_by=tree.found_by if tree else "",
+        missing=missing,
+        tuned=table is not None,
+        census=census,
+        unreadable=_unreadable(tree, table, census),
+        table_errors=_table_errors(table),
+        pin=pin,
+    )
+    return Basis(facts, version or facts_version, table, flydsl, env, multi_arch, None, tree)
+
+
+def _tree(spec: str, asked_version: str | None) -> tuple[Tree | None, str]:
+    try:
+        return open_tree(spec, version=asked_version), ""
+    except TreeUnavailable as e:
+        if spec != "auto":
+            raise
+        return None, str(e)
+
+
+def _version(tree: Tree | None, asked: str | None, pin: str | None) -> tuple[Version | None, str]:
+    if asked is not None:
+        return Version.of(asked), "--aiter-version"
+    if tree is not None and tree.version is not None:
+        return tree.version, tree.version_source
+    if pin is not None:
+        return Version.of(pin), "the engine's pin"
+    return None, "nothing said which AITER"
+
+
+def _facts_version(version: Version | None) -> Version:
+    """The newest release our facts name that is not newer; the newest of all when the version is unknown."""
+    known = [Version.of(v) for v, _ in HISTORY]
+    if version is None:
+        return known[-1]
+    if is_verified(version):
+        return version
+    return max((v for v in known if v <= version), default=known[0])
+
+
+def _unreadable(tree: Tree | None, table: TunedTable | None, census: Census | None) -> tuple[Unreadable, ...]:
+    found = [Unreadable(name, None, reason) for name, reason in (tree.unreadable if tree else [])]
+    found += [Unreadable(p.file, p.line or None, p.reason) for p in (table.problems if table else [])]
+    found += [Unreadable(p.file, p.line or None, p.reason) for p in (census.problems if census else ())]
+    return tuple(dict.fromkeys(found))
+
+
+def _table_errors(table: TunedTable | None) -> tuple[Unreadable, ...]:
+    texts = [t for t in ((table.error, table.conflict) if table else ()) if t]
+    return tuple(Unreadable("aiter/configs", None, t) for t in texts)

@@ -1,0 +1,106 @@
+"""The command line's root: which commands there are, and nothing about what they do.
+
+A command's module is imported when that command runs, or when its own help is asked for; the root's help reads the
+summaries here. That keeps every start cheap.
+"""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+from typing import Any
+
+import typer
+from typer.core import TyperGroup
+
+from moe_preflight.errors import PreflightError
+
+COMMANDS: dict[str, tuple[str, str]] = {
+    "check": ("moe_preflight.cli.check", "Judge models on GPUs: acceptance, tuned rows, router, padding."),
+    "rule": ("moe_preflight.cli.rule", "Explain a finding's code."),
+    "dispatch": ("moe_preflight.cli.dispatch", "Answer raw AITER keys (JSONL in, JSONL out)."),
+}
+"""name -> (module with a function of that name, one-line summary)."""
+
+EXIT_CODES = (
+    "Exit codes: 0 nothing at or above --fail-on; 1 a finding at or above it; 2 usage, settings or malformed input; "
+    "3 something asked for could not be looked at. The first of 2, 1, 3, 0 that applies."
+)
+
+
+class LazyGroup(TyperGroup):
+    """A group whose commands are imported one at a time."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        if cmd_name not in COMMANDS:
+            return None
+        module, _ = COMMANDS[cmd_name]
+        one = typer.Typer(add_completion=False, rich_markup_mode=None)
+        one.command(cmd_name)(getattr(import_module(module), cmd_name.replace("-", "_")))
+        return typer.main.get_command(one)
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, summary) for name, (_, summary) in COMMANDS.items()])
+
+
+app = typer.Typer(
+    name="moe-preflight",
+    cls=LazyGroup,
+    no_args_is_help=True,
+    add_completion=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog=EXIT_CODES,
+)
+
+
+def _version(value: bool) -> None:
+    if value:
+        from moe_preflight import __version__
+
+        print(f"moe-preflight {__version__}")
+        raise typer.Exit()
+
+
+@app.callback()
+def root(
+    version: bool = typer.Option(False, "--version", callback=_version, is_eager=True, help="Print the version and exit."),
+) -> None:
+    """What will AMD's AITER do with this model's experts? Answered before a GPU node is booked.
+
+    moe-preflight check IFM/K2-Horizon-375B-A23B --tp 8
+    """
+
+
+def run() -> None:
+    """Run the command line; every refusal is one line on stderr and an exit code, never a traceback."""
+    try:
+        app(normalise(sys.argv[1:]), prog_name="moe-preflight")
+    except PreflightError as e:
+        fail(e)
+
+
+def normalise(argv: list[str]) -> list[str]:
+    """``--ep 8`` and ``--ep=8`` as ``--ep-size 8``: --ep is a switch for vLLM and takes a number for SGLang, as in the engines."""
+    out: list[str] = []
+    for word in argv:
+        if word.startswith("--ep=") and word[5:].isdecimal():
+            out += ["--ep-size", word[5:]]
+        elif out and out[-1] == "--ep" and word.isdecimal():
+            out[-1:] = ["--ep-size", word]
+        else:
+            out.append(word)
+    return out
+
+
+def fail(error: PreflightError) -> None:
+    """One clear line: what, where, what to do; then the error's exit code."""
+    from moe_preflight.report.sanitise import clean
+
+    print(f"moe-preflight: error: {clean(str(error))}", file=sys.stderr)
+    sys.exit(error.exit_code)

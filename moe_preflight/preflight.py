@@ -1,0 +1,165 @@
+"""The main job, end to end: read models, find AITER, plan, dispatch, judge. All I/O of a check happens here, before the rules."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+from moe_preflight.aiter.basis import Basis, open_basis
+from moe_preflight.engine import engine_pin, plan
+from moe_preflight.engine.plan import Deployment
+from moe_preflight.errors import PreflightError, Unavailable
+from moe_preflight.evaluate import TargetEvaluation, evaluate_layer, judged_buckets
+from moe_preflight.hardware import Gpu
+from moe_preflight.model.moe import MoEModel
+from moe_preflight.report.document import document
+from moe_preflight.report.types import Finding, NotEvaluated, exit_code, verdict
+from moe_preflight.rules.catalogue import run_rules
+from moe_preflight.rules.run import ModelEntry, Run
+from moe_preflight.settings import Request, Split, Tokens
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """A finished check. ``run`` holds every noun, ``findings`` and ``not_evaluated`` what a reader acts on."""
+
+    run: Run
+    findings: tuple[Finding, ...]
+    not_evaluated: tuple[NotEvaluated, ...]
+    observations: tuple[dict[str, Any], ...] = ()
+    environment: dict[str, Any] | None = None
+
+    @property
+    def verdict(self) -> str:
+        """pass, warn, fail or inconclusive."""
+        return verdict(self.findings, self.not_evaluated)
+
+    def exit_code(self, fail_on: str = "error") -> int:
+        """What the process ends with: 2 malformed input, 1 a finding at or above ``fail_on``, 3 inconclusive, 0 otherwise."""
+        malformed = any(m.error is not None and not isinstance(m.error, Unavailable) for m in self.run.models)
+        return exit_code(self.findings, self.not_evaluated, fail_on=fail_on, malformed=malformed)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The JSON document (schema_version 1)."""
+        return document(self.run, self.findings, self.not_evaluated, self.observations, self.environment)
+
+
+def check(request: Request) -> Report:
+    """Judge every model x split x GPU of the request.
+
+    A model that cannot be read becomes part of the report, never an exception; a usage or settings error (an unknown
+    version word, a tree that is not AITER's) is raised as a PreflightError.
+    """
+    tokens = Tokens.parse(request.tokens)
+    entries = tuple(read_models(request))
+    basis = basis_of(request)
+    targets = tuple(_targets(request, entries, basis, tokens))
+    run = Run(request, entries, basis.facts, targets)
+    findings = run_rules(run, select=request.select, ignore=request.ignore)
+    return Report(run, findings, tuple(_not_evaluated(run)))
+
+
+def basis_of(request: Request) -> Basis:
+    """The AITER of this request: its tree, tables and version."""
+    return open_basis(
+        request.aiter,
+        asked_version=request.aiter_version,
+        pin=engine_pin(request.engine, request.engine_version),
+        tuned=request.tuned,
+        flydsl=request.flydsl,
+        multi_arch=request.multi_arch,
+        env=request.aiter_env,
+    )
+
+
+def read_models(request: Request) -> list[ModelEntry]:
+    """Each model asked for, read or with the error that says why not; shapes count as models."""
+    from moe_preflight.model.shape import parse_shape
+
+    entries = [_entry(asked, partial(_read_model, asked, request)) for asked in request.models]
+    entries += [_entry(text, partial(parse_shape, text, quant=request.quant or "none")) for text in request.shapes]
+    return entries
+
+
+def _entry(asked: str, read: Callable[[], MoEModel]) -> ModelEntry:
+    try:
+        return ModelEntry(asked, read())
+    except PreflightError as e:
+        return ModelEntry(asked, None, e)
+
+
+def _read_model(asked: str, request: Request) -> MoEModel:
+    from moe_preflight.model.source import load
+
+    return load(asked, revision=request.revision, offline=request.offline)
+
+
+def deployment(request: Request, split: Split, gpu: Gpu) -> Deployment:
+    """The engine room's word for one split on one GPU of this request."""
+    return Deployment(
+        gpu=gpu,
+        engine=request.engine,
+        engine_version=request.engine_version,
+        tp=split.tp,
+        dp=split.dp,
+        pcp=split.pcp,
+        pp=split.pp,
+        ep=split.ep,
+        ep_size=split.ep_size,
+        redundant_experts=split.redundant_experts,
+        moe_backend=request.moe_backend,
+        all2all=request.all2all,
+        lora=request.lora,
+        max_num_batched_tokens=request.max_num_batched_tokens,
+        env=request.engine_env,
+    )
+
+
+def _targets(request: Request, entries: tuple[ModelEntry, ...], basis: Basis, tokens: Tokens) -> list[TargetEvaluation]:
+    out: list[TargetEvaluation] = []
+    for m, entry in enumerate(entries):
+        if entry.model is None or not entry.model.layers:
+            continue
+        for split in request.splits:
+            for gpu in request.gpus:
+                out.append(evaluate_target(request, basis, tokens, len(out), m, entry.model, split, gpu))
+    return out
+
+
+def evaluate_target(
+    request: Request, basis: Basis, tokens: Tokens, index: int, model_index: int, model: MoEModel, split: Split, gpu: Gpu
+) -> TargetEvaluation:
+    """One model under one split on one GPU."""
+    engine_plan = plan(model, deployment(request, split, gpu))
+    dispatcher = basis.dispatcher(gpu)
+    limit = request.max_num_batched_tokens
+    judged = judged_buckets(dispatcher, tokens, limit)
+    layers = tuple(
+        evaluate_layer(
+            layer if not engine_plan.refusals else replace(layer, backend=replace(layer.backend, on_aiter=False)),
+            dispatcher,
+            judged,
+            max_tokens=limit,
+            group_counts=basis.group_counts,
+            aiter_env=request.aiter_env,
+        )
+        for layer in engine_plan.layers
+    )
+    return TargetEvaluation(index, model_index, engine_plan, layers)
+
+
+def _not_evaluated(run: Run) -> list[NotEvaluated]:
+    out = []
+    for m in run.models:
+        if isinstance(m.error, Unavailable):
+            out.append(NotEvaluated(f"model {m.asked}", m.error.message, m.error.hint or "Pass a local config.json."))
+        elif m.model is not None and not m.model.layers:
+            out.append(
+                NotEvaluated(f"model {m.model.id}", "it is dense: it has no MoE layer", "Name a mixture-of-experts model.")
+            )
+    if run.request.tuned and run.aiter.root is None and run.targets:
+        hint = "pip install 'moe-preflight[aiter]', or --aiter DIR or WHEEL; --no-tuned if you do not want it."
+        out.append(NotEvaluated("tuned coverage", run.aiter.missing or "no AITER tree was found", hint))
+    return out

@@ -1,0 +1,281 @@
+"""The report a person reads at 3 a.m.: verdict first, one block per target, findings with what to do. 80 columns, ASCII."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator
+from typing import Any
+
+from moe_preflight.report.style import OF_SEVERITY, OF_VERDICT, PLAIN, Style
+from moe_preflight.units import bytes_text
+
+WIDTH = 80
+Document = dict[str, Any]
+
+
+def render(doc: Document, style: Style = PLAIN, *, quiet: bool = False, verbose: bool = False) -> str:
+    """The whole report as text ending in a newline. ``doc`` must be clean (report/sanitise.py).
+
+    ``quiet`` leaves out the blocks and info findings; ``verbose`` never folds buckets and shows evidence and rejected backends.
+    """
+    lines = list(_head(doc, style))
+    if not quiet:
+        for i, target in enumerate(doc["targets"]):
+            lines += ["", *_target(doc, i, target, style, verbose)]
+    findings = [f for f in doc["findings"] if not (quiet and f["severity"] == "info")]
+    if findings:
+        lines += ["", style.paint("Findings", "bold")]
+        for group in _same(findings):
+            lines += _finding(doc, group, style, verbose)
+    if doc["not_evaluated"]:
+        lines += ["", style.paint("Not evaluated", "bold")]
+        for n in doc["not_evaluated"]:
+            lines += _wrap(f"{n['what']}: {n['why']}", "  ")
+            lines += _wrap(f"To get it: {n['how_to_get_it']}", "    ")
+    if doc["observations"]:
+        lines += ["", style.paint("Observations", "bold")]
+        for o in doc["observations"]:
+            lines += _observation(o, style)
+    if "environment" in doc:
+        lines += ["", style.paint("Environment", "bold")]
+        lines += [x for k, v in doc["environment"].items() for x in _wrap(f"{k}: {v}", "  ")]
+    return "\n".join(x.rstrip() for x in lines) + "\n"
+
+
+def summary(doc: Document) -> str:
+    """One line for stderr: the verdict and the counts."""
+    n = {s: sum(f["severity"] == s for f in doc["findings"]) for s in OF_SEVERITY}
+    missing = len(doc["not_evaluated"])
+    parts = [f"{n[s]} {s}{'s' if n[s] != 1 and s != 'info' else ''}" for s in OF_SEVERITY]
+    if missing:
+        parts.append(f"{missing} not evaluated")
+    targets = len(doc["targets"])
+    return f"moe-preflight: {doc['verdict'].upper()}: {targets} target{'s' * (targets != 1)}, {', '.join(parts)}"
+
+
+def _head(doc: Document, style: Style) -> Iterator[str]:
+    word = doc["verdict"].upper()
+    first, *rest = _wrap(f"{word}  {_headline(doc)}", "", " " * (len(word) + 2))
+    yield style.paint(word, OF_VERDICT[doc["verdict"]], "bold") + first[len(word) :]
+    yield from rest
+    for m in doc["models"]:
+        if m["error"]:
+            yield from _wrap(f"{m['id']}: {m['error']}", "  ")
+            continue
+        rev = f" @ {m['revision'][:12]}" if m["revision"] else ""
+        q = m["quantization"]
+        quant = "unquantized" if q["scheme"] == "none" else f"{q['method'] or 'given'} {q['scheme']}"
+        yield from _wrap(
+            f"{m['id']}{rev} ({m['source']}): {m['architecture'] or m['model_type'] or 'shape'}, {m['num_layers']} layers, "
+            f"hidden {m['hidden_size']}, {m['dtype']}, experts {quant}",
+            "  ",
+        )
+    a = doc["aiter"]
+    if a["root"]:
+        yield from _wrap(
+            f"AITER {a['version'] or 'version unknown'} ({a['found_by']}, {a['root']}): {a['csv_files']} CSV files with {a['csv_rows']:,} rows, "
+            f"{a['moe_csv_files']} of them MoE with {a['moe_csv_rows']:,}; dispatch {a['dispatch_confidence']}",
+            "  ",
+        )
+    else:
+        yield from _wrap(f"AITER {a['version'] or 'version unknown'}: no tree read; dispatch {a['dispatch_confidence']}", "  ")
+    engines = {(t["deployment"]["engine"], t["deployment"]["engine_version"]) for t in doc["targets"]}
+    for engine, version in sorted(engines):
+        switched = "" if engine == "aiter" else "; AITER MoE taken as switched on"
+        yield from _wrap(f"Engine {ENGINE_NAMES.get(engine, engine)} {version}".rstrip() + switched, "  ")
+
+
+ENGINE_NAMES = {"vllm": "vLLM", "sglang": "SGLang", "aiter": "none (shape straight to AITER)"}
+
+
+def _headline(doc: Document) -> str:
+    """Why the verdict is what it is, in the names of the findings behind it."""
+    if doc["verdict"] == "pass":
+        return "every kernel asked for exists and accepts its shape"
+    if doc["verdict"] == "inconclusive":
+        return "could not evaluate " + ", ".join(dict.fromkeys(n["what"] for n in doc["not_evaluated"]))
+    severity = "error" if doc["verdict"] == "fail" else "warning"
+    return ", ".join(dict.fromkeys(f["name"] for f in doc["findings"] if f["severity"] == severity))
+
+
+def _target(doc: Document, index: int, t: Document, style: Style, verbose: bool) -> Iterator[str]:
+    d = t["deployment"]
+    title = f"{target_name(t)} ({d['gfx']}, {d['cu_num']} CU)"
+    if len(doc["models"]) > 1:
+        title = f"{t['model']}  {title}"
+    word = t["verdict"].upper()
+    yield (
+        style.paint(title, "bold")
+        + " " * max(2, WIDTH - len(title) - len(word))
+        + style.paint(word, OF_VERDICT[t["verdict"]], "bold")
+    )
+    for layer in t["layers"]:
+        yield from _layer(layer, d, style, verbose)
+    if not t["layers"]:
+        yield "  no MoE layer was reached"
+
+
+def target_name(t: Document) -> str:
+    """``TP8 EP8 MI300X``."""
+    d = t["deployment"]
+    parts = [f"TP{d['tp']}"] + [f"{k.upper()}{d[k]}" for k in ("dp", "pcp", "pp") if d[k] != 1]
+    parts += [f"EP{d['ep_size']}"] if d["ep"] else []
+    return f"{' '.join(parts)} {d['gpu'].upper() if d['gpu'].startswith('mi') else d['gpu']}"
+
+
+def _layer(x: Document, d: Document, style: Style, verbose: bool) -> Iterator[str]:
+    p, pad, b = x["problem"], x["padding"], x["backend"]
+    shared = f" (+{p['num_shared_fused']} shared, fused)" if p["num_shared_fused"] else ""
+    yield f"  {x['name']}: {x['count']} layers from {x['first_layer']}, {p['expert']} experts on a rank{shared}, top-{p['topk']}, {p['act_type']}"
+    backend = f"{b['name'] or 'refused'}: {b['reason']}"
+    yield from _row("backend", backend)
+    if verbose:
+        for r in b["rejected"]:
+            yield from _row("", f"not {r['name']}: {r['reason']}")
+    rule = f"rounded up to a multiple of {p['alignment']}" if p["alignment"] else "no rounding rule applies"
+    yield from _row("inter_dim", _size(p["inter_dim"], p["inter_dim_padded"]) + f" ({rule})")
+    yield from _row("model_dim", _size(p["model_dim"], p["model_dim_padded"]))
+    if (p["inter_dim"], p["model_dim"]) != (p["inter_dim_padded"], p["model_dim_padded"]):
+        yield from _row(
+            "padding",
+            f"+{pad['extra_compute_pct']:.1f} % expert arithmetic, +{bytes_text(pad['extra_weight_bytes_per_rank'])} "
+            f"({pad['extra_weight_bytes_per_rank']:,} bytes) of weights per rank",
+        )
+        yield from _row("zero-filled", pad["zero_filled_by"] or "by nothing we could find")
+    yield from _router(x["router"])
+    if x["buckets"]:
+        yield from _buckets(x, style, verbose)
+
+
+def _size(native: int, padded: int) -> str:
+    return f"{native}" if native == padded else f"{native} -> {padded}"
+
+
+def _router(r: Document) -> Iterator[str]:
+    groups = ""
+    if r["num_expert_group"] is not None:
+        naive = r["num_expert_group_naive"]
+        was = f", rounded from {naive}" if naive not in (None, r["num_expert_group"]) else ""
+        groups = f", {r['num_expert_group']} expert group{'s' * (r['num_expert_group'] != 1)}{was}"
+    if r["falls_back_to"]:
+        yield from _row("router", f"falls back to {r['falls_back_to']}{groups}")
+        return
+    first, *larger = r["by_tokens"] or [{"kernel": r["kernel"], "compiled": r["compiled"], "defects": []}]
+    yield from _row("router", f"{first['kernel']}{groups}{_kernel(first)}")
+    for part in larger:
+        yield from _row("", f"from {part['from']:,} tokens: {part['kernel']}{_kernel(part)}")
+
+
+def _kernel(part: Document) -> str:
+    """Whether a launch reaches a kernel, and whether something is known against it."""
+    known = any(d["severity"] != "info" for d in part["defects"])
+    word = {True: "kernel exists", False: "NO SUCH KERNEL", None: ""}[part["compiled"]]
+    said = ", ".join(filter(None, [word, "see MP201" if known else ""]))
+    return f": {said}" if said else ""
+
+
+_COLUMNS = (("tokens", 13), ("path", 10), ("block_m", 9), ("stage 1", 17), ("stage 2", 17), ("tuned", 8))
+
+
+def _buckets(x: Document, style: Style, verbose: bool) -> Iterator[str]:
+    yield "  " + style.paint("".join(name.ljust(w) for name, w in _COLUMNS).rstrip(), "dim")
+    rows: list[tuple[list[Document], tuple[str, ...]]] = []
+    for bucket in x["buckets"]:
+        cells = _cells(bucket)
+        if rows and rows[-1][1] == cells and not verbose:
+            rows[-1][0].append(bucket)
+        else:
+            rows.append(([bucket], cells))
+    for buckets, cells in rows:
+        first, last = buckets[0]["token"], buckets[-1]["token"]
+        label = f"{first}" if first == last else f"{first}-{last}"
+        line = "".join(c.ljust(w) for c, (_, w) in zip((label, *cells), _COLUMNS, strict=True)).rstrip()
+        bad = any(s and s["accepted"] is False for b in buckets for s in (b["stage1"], b["stage2"])) or any(
+            b["error"] for b in buckets
+        )
+        yield "  " + (style.paint(line, "red") if bad else line)
+    yield from _rows_found(x["buckets"], verbose)
+    c = x["coverage"]
+    total = sum(c.values())
+    unknown = f", {c['unknown']} not looked up" if c["unknown"] else ""
+    yield from _row("coverage", f"{c['hit']} hit, {c['tier']} tier, {c['miss']} miss of {total} token buckets{unknown}")
+
+
+def _cells(b: Document) -> tuple[str, ...]:
+    if b["error"]:
+        return (b["path"], str(b["block_m"] or ""), "raises", "", b["tuned"])
+    return (b["path"], str(b["block_m"]), _stage(b["stage1"]), _stage(b["stage2"]) if b["stage2"] else "-", b["tuned"])
+
+
+def _stage(s: Document) -> str:
+    word = {True: "ok", False: "REJECTED", None: "?"}[s["accepted"]]
+    if s["tile_n"] is None:
+        return s["kind"] if s["accepted"] is None else f"{s['kind']} {word}"
+    return f"{s['tile_n']}x{s['tile_k']} {word}"
+
+
+def _rows_found(buckets: list[Document], verbose: bool) -> Iterator[str]:
+    """The tuned rows behind the hits: file:line and kernel names, rows of one file together."""
+    for b in buckets:
+        r = b["row"]
+        if r and (verbose or b["tuned"] in ("hit", "tier")):
+            us = f" {r['us']:g} us" if r["us"] else ""
+            yield from _wrap(f"{b['token']}: {r['file']}:{r['line']}{us}", "    ")
+            for name in (r["kernelName1"], r["kernelName2"]):
+                if name:
+                    yield from _wrap(name, "      ")
+
+
+def _same(findings: list[Document]) -> Iterator[list[Document]]:
+    """Findings that differ in their target only, together: first come, first served."""
+    groups: dict[tuple[str, ...], list[Document]] = {}
+    for f in findings:
+        body = f["message"].split(": ", 1)[-1] if f["target"] is not None else f["message"]
+        groups.setdefault((f["code"], f["severity"], body, f["remedy"]), []).append(f)
+    yield from groups.values()
+
+
+def _finding(doc: Document, group: list[Document], style: Style, verbose: bool) -> Iterator[str]:
+    f = group[0]
+    mark = style.paint(f["severity"], OF_SEVERITY[f["severity"]], "bold")
+    unverified = " (unverified)" if f["confidence"] == "unverified" else ""
+    advisory = f" {f['advisory']}" if f["advisory"] else ""
+    yield f"  {mark} {f['code']} {f['name']}{advisory}{unverified}"
+    body = f["message"]
+    if f["target"] is not None and len(group) > 1:
+        where = ", ".join(dict.fromkeys(target_name(doc["targets"][g["target"]]) for g in group))
+        body = f"{where}: {f['message'].split(': ', 1)[-1]}"
+    yield from _wrap(body, "    ")
+    if f["severity"] != "info":
+        yield from _wrap(f"Why: {f['why']}", "    ", "         ")
+    if f["remedy"]:
+        yield from _wrap(f"Do:  {f['remedy']}", "    ", "         ")
+    if verbose:
+        for e in f["evidence"]:
+            where = e["file"] if e["line"] is None else f"{e['file']}:{e['line']}"
+            yield from _wrap(f"Read: {where} {e['text']}", "    ", "          ")
+
+
+def _observation(o: Document, style: Style) -> Iterator[str]:
+    words = " ".join(f"{k}={v}" for k, v in o.items() if v not in (None, "", [], {}) and k not in ("status", "detail"))
+    yield from _wrap(f"{o.get('status', '')}: {words}", "  ", "    ")
+    if o.get("detail"):
+        yield from _wrap(str(o["detail"]), "    ")
+
+
+_LABEL = 13
+
+
+def _row(label: str, text: str) -> Iterator[str]:
+    yield from _wrap(text, f"    {label.ljust(_LABEL)}", " " * (4 + _LABEL))
+
+
+def _wrap(text: str, first: str, rest: str | None = None) -> Iterator[str]:
+    yield from textwrap.wrap(
+        text,
+        WIDTH,
+        initial_indent=first,
+        subsequent_indent=first if rest is None else rest,
+        break_long_words=True,
+        break_on_hyphens=False,
+    ) or [first]

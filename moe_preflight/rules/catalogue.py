@@ -1,0 +1,39 @@
+"""All rules, in report order. The one place that knows them all."""
+
+from __future__ import annotations
+
+from moe_preflight.report.types import Finding
+from moe_preflight.rules import acceptance, advisories, engine, inputs, padding, router, tuned, versions
+from moe_preflight.rules.rule import Check, Rule
+from moe_preflight.rules.run import Run
+
+_TOPICS = (inputs, engine, acceptance, router, padding, tuned, versions, advisories)
+
+ALL: tuple[Rule, ...] = tuple(rule for topic in _TOPICS for rule in topic.RULES)
+CHECKS: tuple[Check, ...] = tuple(check for topic in _TOPICS for check in topic.CHECKS)
+
+BY_CODE: dict[str, Rule] = {rule.code: rule for rule in ALL}
+
+_SEVERITY = {"error": 0, "warning": 1, "info": 2}
+
+
+def run_rules(run: Run, *, select: tuple[str, ...] = (), ignore: tuple[str, ...] = ()) -> tuple[Finding, ...]:
+    """Every finding of the run, errors first, then by code, target and layer. Codes in ``select`` / ``ignore`` may be prefixes."""
+    found = [f for check in CHECKS for f in check(run)]
+    if select:
+        found = [f for f in found if f.code.startswith(select)]
+    if ignore:
+        found = [f for f in found if not f.code.startswith(ignore)]
+    none = -1
+    return tuple(
+        sorted(
+            found,
+            key=lambda f: (
+                _SEVERITY[f.severity],
+                f.code,
+                none if f.target is None else f.target,
+                none if f.layer is None else f.layer,
+                f.message,
+            ),
+        )
+    )
