@@ -67,7 +67,7 @@ def at(paths: str, default: object = MISSING, source: str = "", null: object = M
     return At(tuple(paths.split("|")), default, source, null)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class Family:
     """One row. Everything a config can say about experts, by the words this family uses.
 

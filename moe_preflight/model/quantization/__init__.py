@@ -4,47 +4,50 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib import import_module
 
 from moe_preflight.model.family import Family
 from moe_preflight.model.fields import Fields, wrong
 from moe_preflight.model.moe import Quantization
-from moe_preflight.model.quantization import compressed_tensors, modelopt, quark, simple
 from moe_preflight.model.quantization.patterns import Matcher, Modules
 from moe_preflight.model.quantization.words import NONE, Format, Raw
 
 _STANDARD_PARTS = (("gate_proj", "up_proj", "down_proj"), ("w1", "w3", "w2"))
 
-METHODS: dict[str, Callable[[Raw, str], Format]] = {
-    "fp8": simple.fp8,
-    "deepseek_v4_fp8": simple.fp8,
-    "fbgemm_fp8": simple.fp8_per_channel,
-    "w8a8_fp8": simple.fp8_per_channel,
-    "mxfp4": simple.mxfp4,
-    "gpt_oss_mxfp4": simple.mxfp4,
-    "mxfp8": simple.mxfp8,
-    "gptq": simple.gptq,
-    "gptq_marlin": simple.gptq,
-    "auto_gptq": simple.gptq,
-    "auto-round": simple.gptq,
-    "intel/auto-round": simple.gptq,
-    "inc": simple.gptq,
-    "awq": simple.awq,
-    "awq_marlin": simple.awq,
-    "auto_awq": simple.awq,
-    "moe_wna16": simple.awq,
-    "w4afp8": simple.int4_fp8,
-    "w8a8_int8": simple.int8_w8a8,
-    "experts_int8": simple.int8_weights,
-    "int8": simple.int8_w8a8,
-    "mlx": simple.mlx,
-    "compressed-tensors": lambda raw, _: compressed_tensors.read(raw),
-    "quark": lambda raw, _: quark.read(raw),
-    "modelopt": lambda raw, _: modelopt.read(raw),
-    "modelopt_fp4": lambda raw, _: modelopt.read(raw),
-    "modelopt_mixed": lambda raw, _: modelopt.read(raw),
-    "modelopt_mxfp8": lambda raw, _: modelopt.read(raw),
+METHODS: dict[str, str] = {
+    "fp8": "simple.fp8",
+    "deepseek_v4_fp8": "simple.fp8",
+    "fbgemm_fp8": "simple.fp8_per_channel",
+    "w8a8_fp8": "simple.fp8_per_channel",
+    "mxfp4": "simple.mxfp4",
+    "gpt_oss_mxfp4": "simple.mxfp4",
+    "mxfp8": "simple.mxfp8",
+    "gptq": "simple.gptq",
+    "gptq_marlin": "simple.gptq",
+    "auto_gptq": "simple.gptq",
+    "auto-round": "simple.gptq",
+    "intel/auto-round": "simple.gptq",
+    "inc": "simple.gptq",
+    "awq": "simple.awq",
+    "awq_marlin": "simple.awq",
+    "auto_awq": "simple.awq",
+    "moe_wna16": "simple.awq",
+    "w4afp8": "simple.int4_fp8",
+    "w8a8_int8": "simple.int8_w8a8",
+    "int8": "simple.int8_w8a8",
+    "experts_int8": "simple.int8_weights",
+    "mlx": "simple.mlx",
+    "compressed-tensors": "compressed_tensors.read",
+    "quark": "quark.read",
+    "modelopt": "modelopt.read",
 }
-"""quant_method, and who reads the rest. A method not here is kept by name as scheme ``other``."""
+"""quant_method, and who reads the rest (imported when asked for). One not here is kept by name as scheme ``other``."""
+
+
+def _read(method: str, raw: Raw) -> Format:
+    module, _, function = METHODS.get(method, "simple.other").partition(".")
+    read: Callable[[Raw, str], Format] = getattr(import_module(f"{__name__}.{module}"), function)
+    return read(raw, method)
 
 
 @dataclass(slots=True)
@@ -85,16 +88,18 @@ def reader(config: Mapping[str, object], f: Fields, family: Family, hf_quant_con
     if raw is None:
         if hf_quant_config is None:
             return Reader(None)
-        return Reader(modelopt.read(Raw(hf_quant_config, "hf_quant_config.json")), "hf_quant_config.json")
+        return Reader(_read("modelopt", Raw(hf_quant_config, "hf_quant_config.json")), "hf_quant_config.json")
     method = _method(raw)
     if method is None:
         return Reader(None, raw.path, said=[f"{raw.path}: no quant_method, and nothing else that names a format"])
     if method == "modelopt" and hf_quant_config is not None and _lacks_map(raw):
-        return Reader(modelopt.read(Raw(hf_quant_config, "hf_quant_config.json")), "hf_quant_config.json")
+        return Reader(_read("modelopt", Raw(hf_quant_config, "hf_quant_config.json")), "hf_quant_config.json")
     if family.name == "deepseek_v4" and method in ("fp8", "deepseek_v4_fp8") and f.model_type != "deepseek_ref":
         dtype = config.get("expert_dtype", f.config.get("expert_dtype", raw.data.get("expert_dtype")))
-        return Reader(simple.deepseek_v4(raw, dtype), raw.path)
-    return Reader(METHODS.get(method, simple.other)(raw, method), raw.path)
+        from moe_preflight.model.quantization.simple import deepseek_v4
+
+        return Reader(deepseek_v4(raw, dtype), raw.path)
+    return Reader(_read(method, raw), raw.path)
 
 
 def _find(config: Mapping[str, object], f: Fields) -> Raw | None:

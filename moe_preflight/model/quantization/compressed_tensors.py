@@ -52,7 +52,7 @@ class CompressedTensors:
         return next((g.scheme for g in self.groups if "Linear" in g.targets), self.groups[0].scheme)
 
 
-def read(raw: Raw) -> CompressedTensors:
+def read(raw: Raw, _: str) -> CompressedTensors:
     ignore = raw.names("ignore")
     groups: list[Group] = []
     holder = raw.inner("config_groups")

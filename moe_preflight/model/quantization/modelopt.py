@@ -142,7 +142,7 @@ class ModelOpt:
         return None
 
 
-def read(raw: Raw) -> ModelOpt:
+def read(raw: Raw, _: str) -> ModelOpt:
     inner = raw.inner("quantization") if isinstance(raw.data.get("quantization"), dict) else None
     at = inner if inner is not None else raw
     algo = at.text("quant_algo")

@@ -47,7 +47,7 @@ class Quark:
         return self.fallback
 
 
-def read(raw: Raw) -> Quark:
+def read(raw: Raw, _: str) -> Quark:
     exclude = tuple(raw.names("exclude"))
     export = raw.inner("export")
     pack = export.text("pack_method") if export is not None else None
