@@ -1,0 +1,45 @@
+"""What makes a finding the same finding in the next run: for SARIF viewers, and for a gate's baseline.
+
+A fingerprint is made of what was judged (rule, model, split, GPU, layer; the row's file and text for a finding about a table), never of the
+wording, the order, a line number, or the version of this tool, AITER or the engine: a later version that finds the same is not news.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from moe_preflight.report import view
+
+Document = dict[str, Any]
+
+_SPLIT = ("engine", "gpu", "gfx", "cu_num", "tp", "dp", "pcp", "pp", "ep", "ep_size")
+
+
+def fingerprints(doc: Document) -> list[str]:
+    """One 32-digit hexadecimal fingerprint per finding, in the order of ``doc["findings"]``; no two are equal.
+
+    Findings that differ in wording only are told apart by their rank among each other in sorted order, not by their place.
+    """
+    from hashlib import sha256
+
+    keys = [json.dumps(_identity(doc, f), sort_keys=True) for f in doc["findings"]]
+    wording = [(f["message"], json.dumps(f["evidence"], sort_keys=True), i) for i, f in enumerate(doc["findings"])]
+    seen: dict[str, int] = {}
+    out = [""] * len(keys)
+    for _, _, i in sorted(wording):
+        rank = seen[keys[i]] = seen.get(keys[i], -1) + 1
+        out[i] = sha256(f"{keys[i]}#{rank}".encode()).hexdigest()[:32]
+    return out
+
+
+def _identity(doc: Document, f: Document) -> Document:
+    who: Document = {"code": f["code"], "advisory": f["advisory"]}
+    if f["target"] is not None:
+        t = view.targets(doc)[f["target"]]
+        d = t["deployment"]
+        return who | {"model": t["model"], "split": {k: d[k] for k in _SPLIT}, "layer": view.layer_name(doc, f)}
+    row = next(iter(view.rows(f)), None)
+    if row is not None:
+        return who | {"file": row["file"], "text": row["text"]}
+    return who | {"models": sorted({m["id"] for m in doc.get("models", ()) if m["id"] in f["message"]})}

@@ -1,0 +1,159 @@
+"""What several formats say the same way: where a finding points, which findings are alike, a bucket's cells. Pure, plain strings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from moe_preflight.report.text import target_name
+
+Document = dict[str, Any]
+LEVELS = ("error", "warning", "info")
+
+
+def targets(doc: Document) -> list[Document]:
+    """The document's targets; none in a document that has only findings."""
+    found: list[Document] = doc.get("targets", [])
+    return found
+
+
+def target_title(doc: Document, index: int) -> str:
+    """``deepseek-ai/DeepSeek-V3 TP8 MI300X``."""
+    t = targets(doc)[index]
+    return f"{t['model']} {target_name(t)}"
+
+
+def short_title(doc: Document, index: int) -> str:
+    """The target as briefly as it stays clear: the model is named when there are several."""
+    return target_title(doc, index) if len(doc.get("models", ())) > 1 else target_name(targets(doc)[index])
+
+
+def layer_name(doc: Document, finding: Document) -> str | None:
+    """The name of the layer a finding is about; None when it is about no single one."""
+    if finding["target"] is None or finding["layer"] is None:
+        return None
+    name: str = targets(doc)[finding["target"]]["layers"][finding["layer"]]["name"]
+    return name
+
+
+def body(doc: Document, finding: Document) -> str:
+    """The message without the target's name in front of it, for where the target is named anyway."""
+    message: str = finding["message"]
+    if finding["target"] is None:
+        return message
+    lead = target_name(targets(doc)[finding["target"]]) + ": "
+    return message[len(lead) :] if message[: len(lead)].casefold() == lead.casefold() else message
+
+
+def alike(doc: Document) -> list[list[Document]]:
+    """Findings that differ in their target only, together, in order of first appearance."""
+    groups: dict[tuple[Any, ...], list[Document]] = {}
+    for f in doc["findings"]:
+        groups.setdefault((f["code"], f["severity"], body(doc, f), f["why"], f["remedy"], layer_name(doc, f)), []).append(f)
+    return list(groups.values())
+
+
+def where(doc: Document, group: list[Document]) -> str:
+    """The targets a group of alike findings is about, in words; empty for the whole run."""
+    names = dict.fromkeys(short_title(doc, f["target"]) for f in group if f["target"] is not None)
+    words = ", ".join(names)
+    layer = layer_name(doc, group[0])
+    several = layer is not None and len(targets(doc)[group[0]["target"]]["layers"]) > 1
+    return f"{words}, layer {layer}" if several else words
+
+
+def rows(finding: Document) -> list[Document]:
+    """Those pieces of a finding's evidence that are rows of a table: a CSV file and a line."""
+    return [e for e in finding["evidence"] if e["line"] is not None and e["file"].lower().endswith(".csv")]
+
+
+def path_of(doc: Document, file: str) -> str:
+    """An evidence file as a path: below the AITER tree it was read from, unless it is a path of its own."""
+    root = (doc.get("aiter") or {}).get("root")
+    return file if not root or file.startswith("/") else f"{root.rstrip('/')}/{file}"
+
+
+def cited(evidence: Document) -> str:
+    """``file:line``."""
+    return f"{evidence['file']}:{evidence['line']}" if evidence["line"] is not None else str(evidence["file"])
+
+
+def count(n: int, word: str) -> str:
+    """``1 error``, ``2 errors``, ``3 info``."""
+    return f"{n:,} {word}{'s' * (n != 1 and word not in ('info', 'not evaluated'))}"
+
+
+def counts(doc: Document) -> list[tuple[str, int]]:
+    """(severity or ``not evaluated``, how many), in report order."""
+    pairs = [(level, sum(f["severity"] == level for f in doc["findings"])) for level in LEVELS]
+    return [*pairs, ("not evaluated", len(doc.get("not_evaluated", ())))]
+
+
+BUCKET_COLUMNS = ("path", "block_m", "ksplit", "stage 1", "stage 2", "tuned")
+
+
+def bucket_cells(b: Document) -> tuple[str, ...]:
+    """One bucket in the words of BUCKET_COLUMNS."""
+    if b["error"]:
+        return (b["path"], _number(b["block_m"]), _number(b["ksplit"]), f"raises: {b['error']}", "", b["tuned"])
+    second = stage(b["stage2"]) if b["stage2"] else "-"
+    return (b["path"], _number(b["block_m"]), _number(b["ksplit"]), stage(b["stage1"]), second, b["tuned"])
+
+
+def _number(n: int | None) -> str:
+    return "" if n is None else str(n)
+
+
+def stage(s: Document) -> str:
+    """``128x128 ok``, ``asm``, ``128x256 REJECTED``."""
+    word = {True: "ok", False: "REJECTED", None: ""}[s["accepted"]]
+    size = s["kind"] if s["tile_n"] is None else f"{s['kind']} {s['tile_n']}x{s['tile_k']}"
+    return f"{size} {word}".strip()
+
+
+def is_bad(b: Document) -> bool:
+    """Does a kernel reject this bucket, or does AITER raise?"""
+    return bool(b["error"]) or any(s is not None and s["accepted"] is False for s in (b["stage1"], b["stage2"]))
+
+
+def folded(buckets: list[Document]) -> Iterator[tuple[list[Document], tuple[str, ...]]]:
+    """Neighbouring buckets whose cells are alike, together: (buckets, cells). Never over a bucket that differs."""
+    run: list[Document] = []
+    cells: tuple[str, ...] = ()
+    for b in buckets:
+        now = bucket_cells(b)
+        if run and now != cells:
+            yield run, cells
+            run = []
+        run, cells = [*run, b], now
+    if run:
+        yield run, cells
+
+
+def span(run: list[Document]) -> str:
+    """``1-256``, or ``512`` for one bucket."""
+    first, last = run[0]["token"], run[-1]["token"]
+    return f"{first:,}" if first == last else f"{first:,}-{last:,}"
+
+
+def size(native: int, padded: int) -> str:
+    """``384`` or ``192 -> 256``."""
+    return f"{native}" if native == padded else f"{native} -> {padded}"
+
+
+def router(r: Document) -> str:
+    """The router in one line: what runs, in how many groups, and whether that kernel exists."""
+    groups = ""
+    if r["num_expert_group"] is not None:
+        naive = r["num_expert_group_naive"]
+        was = f", rounded from {naive}" if naive not in (None, r["num_expert_group"]) else ""
+        groups = f", {count(r['num_expert_group'], 'expert group')}{was}"
+    if r["falls_back_to"]:
+        return f"falls back to {r['falls_back_to']}{groups}"
+    return f"{r['kernel']}{groups}" + {True: ", kernel exists", False: ", NO SUCH KERNEL", None: ""}[r["compiled"]]
+
+
+def coverage(c: dict[str, int]) -> str:
+    """``10 hit, 2 tier, 6 miss of 18``."""
+    unknown = f", {c['unknown']} not looked up" if c["unknown"] else ""
+    return f"{c['hit']} hit, {c['tier']} tier, {c['miss']} miss of {sum(c.values())}{unknown}"
