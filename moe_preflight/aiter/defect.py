@@ -9,9 +9,9 @@ from moe_preflight.aiter.key import Confidence
 
 @dataclass(frozen=True, slots=True)
 class Defect:
-    """``condition`` is in numbers, ``symptom`` the text or behaviour to look for (AITER's own words where it has some),
-    ``effect`` what it means for the deployment, ``source`` file:line with the tag it was read at. ``severity`` is error,
-    warning or info; ``code`` is stable."""
+    """``condition`` is in numbers. ``symptom`` is the exact text to look for in a log, "" when it is silent; ``effect`` says
+    what it means for the deployment. ``source`` is file:line with the tag it was read at. ``severity`` is error, warning or
+    info; ``code`` is stable."""
 
     code: str
     severity: str

@@ -108,7 +108,7 @@ def _fallback(a: Asked) -> Found:
         "router-fallback",
         "info",
         a.call.fallback_reason or f"the engine does not ask AITER's {a.call.kernel} for this model",
-        "no message",
+        "",
         f"Routing takes the engine's own {a.call.falls_back_to} path: right results, slower.",
         "Nothing to do.",
         a.call.source,

@@ -91,7 +91,7 @@ def _limits(call: SortCall, name: str, gfx: str, max_tokens: int | None, confide
         add(
             "sort-single-kernel",
             f"dispatch policy 1 with {call.experts} experts (the single kernel has room for {single})",
-            "no message: the kernel never ends",
+            "",
             "The GPU hangs: the token loop steps by zero.",
             "Leave the dispatch policy at 0.",
             f"{facts.SORT} moe_sorting_get_sub_token (v0.1.20)",
@@ -110,7 +110,7 @@ def _limits(call: SortCall, name: str, gfx: str, max_tokens: int | None, confide
         add(
             "sort-ids-dtype",
             f"topk_ids is {call.ids_dtype}, not int32",
-            "no message",
+            "",
             nothing,
             "Hand AITER int32 ids.",
             f"{facts.SORT} moe_sorting_opus (v0.1.20)",
@@ -141,7 +141,7 @@ def _expert_parallel(call: SortCall, version: Version, confidence: str) -> list[
             "ep-topk",
             "warning",
             f"expert parallel without AITER's fake column: {call.topk} topk columns are looked up as {call.topk - 1}",
-            "no tuned config found, default kernels in the log",
+            "",
             f"Tuned rows for top-{call.topk} are never found; rows for top-{call.topk - 1} are taken if there are any.",
             f"Tune rows with topk {call.topk - 1}, or use tensor parallel.",
             "aiter/fused_moe.py:1112 (v0.1.16); https://github.com/ROCm/aiter/issues/3999",

@@ -170,14 +170,14 @@ def test_limits_of_the_group_kernel(change: dict[str, object], code: str) -> Non
 def test_checks_that_became_silent() -> None:
     old, new = (ask(replace(K2, ids_dtype="int64"), v).by_tokens[0].defects[0] for v in ("0.1.18", "0.1.19"))
     assert old.symptom == "expected scalar type Int but found Long"
-    assert new.symptom == "no message"
+    assert new.symptom == ""
     bias = {
         v: ask(replace(K2, bias_dtype="fp32"), v).by_tokens[0].defects[0].symptom for v in ("0.1.7.post2", "0.1.12", "0.1.19")
     }
     assert list(bias.values()) == [
         "gating_output.dtype() == correction_bias.dtype()",
         "expected scalar type",
-        "no message: the bytes are read as the other type",
+        "",
     ]
 
 
@@ -350,7 +350,10 @@ def test_ranges_are_contiguous_and_reach_decides(
             assert d.condition
             assert d.effect
             assert d.remedy
-            assert d.symptom
+            if d.severity == "error":
+                assert d.symptom or any(w in d.effect for w in ("silently", "uninitialised", "NaN")), (
+                    "a log text, or said to be silent"
+                )
 
 
 @pytest.mark.aiter

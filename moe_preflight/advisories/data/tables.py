@@ -1,0 +1,122 @@
+"""Tuned tables: rows that select bad kernels, and shapes whose rows arrived late or under another key."""
+
+from __future__ import annotations
+
+from moe_preflight.advisories.advisory import Advisory, releases
+from moe_preflight.advisories.advisory import Condition as C
+
+_ON = C("on_aiter", "eq", True)
+_HIT = C("tuned", "has", "hit")
+_MISS = C("tuned", "has", "miss")
+
+ROWS = (
+    Advisory(
+        id="MPA-0020",
+        title="Tuned rows of GLM-5 with a fused shared expert select kernels that return garbage",
+        severity="warning",
+        url="https://github.com/ROCm/aiter/issues/4788",
+        symptom="No error, gsm8k near 0; the log shows a tuned one-stage kernel ending in 16x256",
+        cause="The rows for 32 to 256 tokens picked a16 16x256 kernels; PR 4811 retuned them (v0.1.20).",
+        remedy="Use AITER v0.1.20 or newer, or set AITER_BYPASS_TUNE_CONFIG=1.",
+        where=(
+            _ON,
+            _HIT,
+            C("gfx", "eq", "gfx942"),
+            C("cu_num", "eq", 304),
+            C("q_type", "in", ("per_1x128", "per_128x128")),
+            C("model_dim_padded", "eq", 6144),
+            C("inter_dim_padded", "eq", 256),
+            C("expert", "eq", 257),
+            C("topk", "eq", 9),
+        ),
+        aiter=(releases("0.1.16.post4", "0.1.17"), releases("0.1.18", "0.1.20")),
+        tokens=(17, 256),
+    ),
+    Advisory(
+        id="MPA-0021",
+        title="Tuned rows of DeepSeek-R1 per-token FP8 on MI308 select inaccurate kernels",
+        severity="warning",
+        url="https://github.com/ROCm/aiter/pull/1418",
+        symptom="No error; the lm_eval score is 0",
+        cause="The rows for 80 compute units were tuned without a check of the result; retuned in v0.1.7.post3.",
+        remedy="Use AITER v0.1.7.post3 or newer (the wheel on PyPI, 0.1.7.post2, has the bad rows), or bypass the tuned table.",
+        where=(
+            _ON,
+            C("gfx", "eq", "gfx942"),
+            C("cu_num", "eq", 80),
+            C("q_type", "eq", "per_Token"),
+            C("model_dim_padded", "eq", 7168),
+            C("inter_dim_padded", "eq", 256),
+            C("expert", "eq", 256),
+            C("topk", "eq", 8),
+        ),
+        aiter=(releases(None, "0.1.7.post3"),),
+    ),
+    Advisory(
+        id="MPA-0022",
+        title="DeepSeek-R1 MXFP4 without shared-expert fusion misses the rows keyed for 257 experts, top-9",
+        severity="warning",
+        url="https://github.com/ROCm/aiter/pull/3911",
+        symptom="no tuned FlyDSL config for ('gfx950', 256, 1, 7168, 256, 256, 8, ...), using heuristic FlyDSL fallback",
+        cause="The table held 257 experts, top-9 (shared expert fused) only; rows for 256, top-8 were added in July 2026.",
+        remedy="Use a newer AITER, or turn shared-expert fusion on. About 8 % end to end was reported.",
+        where=(
+            _ON,
+            _MISS,
+            C("gfx", "eq", "gfx950"),
+            C("q_dtype_w", "eq", "fp4x2"),
+            C("model_dim_padded", "eq", 7168),
+            C("inter_dim_padded", "eq", 256),
+            C("expert", "eq", 256),
+            C("topk", "eq", 8),
+        ),
+        explains=("MP301",),
+        annotates=True,
+    ),
+    Advisory(
+        id="MPA-0023",
+        title="Kimi-K3 a4w4 SiTUv2 has tuned rows from AITER v0.1.20 on",
+        severity="warning",
+        url="https://github.com/vllm-project/vllm/pull/53940",
+        symptom="heuristic FlyDSL fallback in the log",
+        cause="The kimik3_a4w4 rows arrived with PR 4463, first tagged v0.1.20.",
+        remedy="Use AITER v0.1.20 or newer.",
+        where=(_ON, _MISS, C("act_type", "eq", "situv2"), C("expert", "eq", 896), C("topk", "eq", 16)),
+        aiter=(releases(None, "0.1.20"),),
+        explains=("MP301",),
+        annotates=True,
+    ),
+    Advisory(
+        id="MPA-0024",
+        title="GLM-5.3-Flash (288 experts) has no tuned rows",
+        severity="warning",
+        url="https://github.com/ROCm/aiter/pull/5500",
+        symptom="default kernels in the log",
+        cause="No shipped table held 288 experts; the routed experts took 15 % of prefill time on default kernels.",
+        remedy="Tune it (powers of two from 1 to 16384, then 32768), or use an AITER that ships the rows.",
+        where=(_ON, _MISS, C("expert", "eq", 288), C("topk", "eq", 8), C("model_dim_padded", "eq", 4096)),
+        explains=("MP301",),
+        annotates=True,
+        see_also=("https://github.com/ROCm/aiter/issues/5125",),
+    ),
+    Advisory(
+        id="MPA-0025",
+        title="GLM-5.2 per-token FP8 with a fused shared expert has rows for 11 buckets only",
+        severity="warning",
+        url="https://github.com/ROCm/aiter/pull/5144",
+        symptom="default fused MoE fallback in serving logs",
+        cause="No gfx950 per_Token rows for inter_dim 512 before PR 5144; it covers 1 to 16 and 256 to 8192 tokens.",
+        remedy="Use a newer AITER; tune buckets 32, 64, 128 and 16384 for your load.",
+        where=(
+            _ON,
+            _MISS,
+            C("gfx", "eq", "gfx950"),
+            C("q_type", "eq", "per_Token"),
+            C("model_dim_padded", "eq", 6144),
+            C("inter_dim_padded", "eq", 512),
+            C("expert", "eq", 257),
+        ),
+        explains=("MP301",),
+        annotates=True,
+    ),
+)
