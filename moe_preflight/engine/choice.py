@@ -44,12 +44,13 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """A selector's answer. ``key`` is (q_type, q_dtype_a, q_dtype_w) when the experts reach aiter.fused_moe."""
+    """A selector's answer. ``key`` is (q_type, q_dtype_a, q_dtype_w) when the experts reach aiter.fused_moe; a q_dtype_a of
+    None leaves the activation dtype to AITER's own rule."""
 
     method: str
     backend: BackendChoice
     sizes: Sizes
-    key: tuple[str, str, str] | None = None
+    key: tuple[str, str | None, str] | None = None
     gate_mode: str = "separated"
     zero_filled_by: str | None = None
     refusal: Refusal | None = None

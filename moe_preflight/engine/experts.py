@@ -36,6 +36,8 @@ class Ask:
     hidden: int = 0
     backend: str = "auto"
     model_type: str | None = None
+    quark: bool = False
+    """Is the amd-quark package taken as installed? It comes with vLLM's ROCm requirements; the emulation kernels need it."""
 
     @property
     def aiter_found(self) -> bool:
@@ -51,6 +53,11 @@ class Ask:
     def aiter(self) -> bool:
         """rocm_aiter_ops.is_enabled(): the master switch only."""
         return self.aiter_found and self.env.aiter
+
+    @property
+    def mx(self) -> bool:
+        """current_platform.supports_mx() (platforms/rocm.py)."""
+        return self.gfx.startswith("gfx95") or self.gfx == "gfx1250"
 
     @property
     def gated(self) -> bool:
@@ -87,20 +94,19 @@ class Kernel:
     batch_invariant: bool = False
     lora: bool = False
     on_aiter: bool = False
+    needs_quark: bool = False
 
 
 def objection(kernel: Kernel, ask: Ask) -> str | None:
     """Why ``kernel`` does not take ``ask``, in vLLM's words, or None when it does."""
+    if kernel.needs_quark and not ask.quark:
+        return "kernel requires amd-quark package"
     reason = _first(kernel, ask)
     if reason is None:
         return None
     text = f"kernel does not support {reason}"
     if kernel.on_aiter and not ask.aiter_moe:
-        text += (
-            ". AITER MoE is not enabled — set VLLM_ROCM_USE_AITER=1 and VLLM_ROCM_USE_AITER_MOE=1 to enable it"
-            if ask.release.version not in ("0.29.0",)
-            else ""
-        )
+        text += ". AITER MoE is not enabled — set VLLM_ROCM_USE_AITER=1 and VLLM_ROCM_USE_AITER_MOE=1 to enable it"
     return text
 
 

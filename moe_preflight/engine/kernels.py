@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from moe_preflight.engine.experts import CDNA, Ask, Kernel
+from moe_preflight.engine.facts.vllm_releases import Release, at_least
 from moe_preflight.engine.parallel import Split
 
 _DIR = "vllm/model_executor/layers/fused_moe/experts"
@@ -108,7 +109,10 @@ BATCHED_TRITON = Kernel(
 TRITON_WNA16 = Kernel("TritonWNA16Experts", f"{_DIR}/triton_moe.py", activations=_WNA16, non_gated=True, lora=True)
 EMULATION = Kernel(
     "OCP_MXQuantizationEmulationTritonExperts", f"{_DIR}/ocp_mx_emulation_moe.py", activations=_APPLIED, non_gated=True,
-    batch_invariant=True, lora=True,
+    batch_invariant=True, lora=True, needs_quark=True,
+)  # fmt: skip
+INT4_EMULATION = Kernel(
+    "Int4EmulationTritonExperts", f"{_DIR}/int4_emulation_moe.py", activations=_APPLIED, non_gated=True, batch_invariant=True,
 )  # fmt: skip
 NVFP4_EMULATION = Kernel(
     "Nvfp4QuantizationEmulationTritonExperts", f"{_DIR}/nvfp4_emulation_moe.py", activations=_APPLIED, non_gated=True,
@@ -116,6 +120,98 @@ NVFP4_EMULATION = Kernel(
 )  # fmt: skip
 
 
+RDNA3_WNA16 = Kernel(
+    "Rdna3WNA16Experts", f"{_DIR}/rdna3_moe.py (0.33.0)", device=lambda ask: ask.gfx == "gfx1100" and at_least(ask.release, "0.30.0"),
+    activations=_APPLIED, non_gated=True,
+)  # fmt: skip
+MXFP8_EMULATION = Kernel(
+    "Mxfp8EmulationTritonExperts", f"{_DIR}/mxfp8_emulation_moe.py (0.33.0)", activations=_APPLIED, non_gated=True,
+    batch_invariant=True, lora=True,
+)  # fmt: skip
+MXFP8_NATIVE = Kernel(
+    "Mxfp8NativeTritonExperts", f"{_DIR}/mxfp8_native_moe.py (0.33.0)", device=lambda ask: ask.mx, activations=_APPLIED,
+    non_gated=True, batch_invariant=True, lora=True,
+)  # fmt: skip
+AITER_MXFP8 = Kernel(
+    "AiterMxfp8Experts", f"{_DIR}/aiter_mxfp8_moe.py (0.33.0)", device=lambda ask: ask.mx and ask.aiter_moe,
+    activations=frozenset(("silu", "swigluoai_uninterleave")), non_gated=True, fits=lambda split: True, lora=True,
+    on_aiter=True,
+)  # fmt: skip
+"""FlyDSL's two-stage MXFP8 GEMM. SwiGLU-OAI is hard-wired to alpha 1.702 and beta 1.0, which is what MiniMax-M3 has."""
+
+
 def _one_node(split: Split) -> bool:
     """No all2all, no load balancer, no data parallelism: the limit of vLLM's monolithic MXFP4 kernels."""
     return not split.uses_all2all and not split.eplb and split.dp <= 1
+
+
+def _no_ep(split: Split) -> bool:
+    return not split.use_ep and not split.eplb and split.dp <= 1
+
+
+def aiter_w4a16(release: Release) -> Kernel:
+    """aiter's Triton moe_gemm_a16w4 (aiter_mxfp4_w4a16_moe.py): its limits moved with almost every release."""
+    methods = {"Renormalize", "RenormalizeNaive", "DeepseekV4"}
+    return Kernel(
+        "AiterW4A16ExpertsMonolithic", f"{_DIR}/aiter_mxfp4_w4a16_moe.py:143 (0.33.0)",
+        device=_w4a16_device if at_least(release, "0.30.0") else (lambda ask: ask.aiter and ask.gfx in ("gfx950", "gfx1250")),
+        scheme=lambda ask: (ask.weight, ask.activation_key) == (MXFP4_STATIC, None),
+        activations=frozenset(("swigluoai", "silu")),
+        fits=_one_node if release.w4a16_under_ep else _no_ep,
+        methods=frozenset(methods | {"DeepSeekV3"} if at_least(release, "0.32.0") else methods),
+        monolithic=True,
+        hash_routing=at_least(release, "0.33.0"),
+    )  # fmt: skip
+
+
+def _w4a16_device(ask: Ask) -> bool:
+    return ask.aiter and ask.gfx in ("gfx942", "gfx950", "gfx1250")
+
+
+def aiter_w4a8(release: Release) -> Kernel:
+    """aiter's Triton kernel for MXFP4 weights and static fp8 activations (aiter_mxfp4_w4a8_moe.py)."""
+    return Kernel(
+        "AiterW4A8ExpertsMonolithic", f"{_DIR}/aiter_mxfp4_w4a8_moe.py (0.33.0)",
+        device=lambda ask: ask.aiter and ask.gfx in ("gfx950", "gfx1250"),
+        scheme=lambda ask: (ask.weight, ask.activation_key) == (MXFP4_STATIC, fp8_key(ask, STATIC_TENSOR)),
+        activations=frozenset(("swigluoai",)),
+        fits=_no_ep if at_least(release, "0.31.0") else _one_node,
+        methods=_RENORMALIZE,
+        monolithic=True,
+    )  # fmt: skip
+
+
+AITER_W4A4_TRITON = Kernel(
+    "AiterW4A4ExpertsMonolithic", f"{_DIR}/aiter_mxfp4_w4a4_moe.py (0.33.0)",
+    device=lambda ask: ask.aiter and ask.gfx == "gfx1250",
+    scheme=lambda ask: (ask.weight, ask.activation_key) == (MXFP4_STATIC, MXFP4_DYNAMIC),
+    activations=frozenset(("swigluoai", "swigluoai_uninterleave", "silu")),
+    fits=_one_node,
+    methods=_RENORMALIZE | {"DeepseekV4", "DeepSeekV3", "MiniMax2"},
+    monolithic=True,
+    hash_routing=True,
+)  # fmt: skip
+
+
+def _triton_kernels(ask: Ask) -> bool:
+    """on_gfx9() or on_gfx1x(): CDNA2 and newer, RDNA3 and RDNA4 (gpt_oss_triton_kernels_moe.py:41)."""
+    return ask.gfx in CDNA or ask.gfx.startswith(("gfx11", "gfx12"))
+
+
+def _mxfp4_bf16(ask: Ask) -> bool:
+    return (ask.weight, ask.activation_key) == (MXFP4_STATIC, None)
+
+
+OAI_TRITON_MONOLITHIC = Kernel(
+    "OAITritonMxfp4ExpertsMonolithic", f"{_DIR}/gpt_oss_triton_kernels_moe.py (0.33.0)", device=_triton_kernels,
+    scheme=_mxfp4_bf16, activations=frozenset(("swigluoai",)), fits=_one_node, methods=_RENORMALIZE, monolithic=True,
+)  # fmt: skip
+OAI_TRITON = Kernel(
+    "OAITritonExperts", f"{_DIR}/gpt_oss_triton_kernels_moe.py (0.33.0)", device=_triton_kernels, scheme=_mxfp4_bf16,
+    activations=frozenset(("swigluoai",)), fits=lambda split: True,
+)  # fmt: skip
+OAI_TRITON_UNFUSED = Kernel(
+    "UnfusedOAITritonExperts", f"{_DIR}/gpt_oss_triton_kernels_moe.py (0.33.0)", device=_triton_kernels, scheme=_mxfp4_bf16,
+    activations=frozenset(("silu", "gelu", "swigluoai", "swiglustep", "swigluoai_uninterleave")), fits=lambda split: True,
+    lora=True,
+)  # fmt: skip

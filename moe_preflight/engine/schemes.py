@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from moe_preflight.engine import fp8, unquantized
+from moe_preflight.engine import fp8, mxfp4, otherquant, unquantized
 from moe_preflight.engine.choice import Choice, Question, refused
 from moe_preflight.engine.plan import Refusal
 
@@ -15,6 +15,17 @@ SCHEMES: dict[str, Chooser] = {
     "fp8_tensor": fp8.choose,
     "fp8_channel": fp8.choose,
     "fp8_block": fp8.choose,
+    "mxfp4": mxfp4.choose,
+    "mxfp4_a4": mxfp4.choose,
+    "mxfp4_a8": mxfp4.choose,
+    "mxfp6": mxfp4.choose,
+    "mxfp8": otherquant.mxfp8,
+    "nvfp4": otherquant.nvfp4,
+    "nvfp4_a16": otherquant.nvfp4,
+    "int4": otherquant.wna16,
+    "int8_w8a16": otherquant.wna16,
+    "int8": otherquant.int8,
+    "int4_fp8": otherquant.int4_fp8,
 }
 
 

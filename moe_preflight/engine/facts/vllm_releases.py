@@ -33,7 +33,7 @@ class Release:
     """intermediate_pad doubled at tp 1 for W4A4 SiLU as well; fixed by aiter_moe_pads (experts/rocm_aiter_moe.py:252)."""
     topk_gating: bool
     """softmax routing through AITER's topk_gating on gfx942 / gfx950 (router/fused_topk_router.py:99)."""
-    gpt_oss_triton_under_ep: bool
+    w4a16_under_ep: bool
     """AITER_TRITON_MXFP4_BF16 accepts expert parallelism (experts/aiter_mxfp4_w4a16_moe.py)."""
     scale_in_routing_method: bool
     """routed_scaling_factor is part of the advertised routing method (config.py get_routing_method_type, <= 0.30.0)."""
@@ -44,8 +44,8 @@ class Release:
 
 
 RELEASES: tuple[Release, ...] = (
-    Release("0.29.0", "2026-09-09", None, False, False, False, False, 256, True, False, False, True, False, False),
-    Release("0.30.0", "2026-09-22", None, False, False, False, False, 256, True, False, False, True, False, False),
+    Release("0.29.0", "2026-09-09", None, False, False, False, False, 256, True, False, True, True, False, False),
+    Release("0.30.0", "2026-09-22", None, False, False, False, False, 256, True, False, True, True, False, False),
     Release("0.31.0", "2026-10-03", "v0.1.23", False, False, True, True, 256, True, False, False, False, False, True),
     Release("0.32.0", "2026-10-17", "v0.1.24.post1", True, True, True, True, 128, True, False, False, False, False, True),
     Release("0.33.0", "2026-11-01", "v0.1.26", True, True, True, True, 128, False, True, True, False, True, True),
