@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from moe_preflight.errors import UsageError
 from moe_preflight.model.moe import ExpertLayer, MoEModel, Quantization
+from moe_preflight.model.quantization.flags import from_flag
 
 _NUMBERS = {
     "experts": (1, 1 << 16), "topk": (1, 1 << 16), "hidden": (1, 1 << 22), "inter": (1, 1 << 22), "n_group": (1, 1 << 16),
@@ -18,10 +19,10 @@ _REQUIRED = ("experts", "topk", "hidden", "inter")
 _EXAMPLE = "experts=192,topk=8,hidden=6144,inter=1792"
 
 
-def parse_shape(text: str, quantization: Quantization | None = None) -> MoEModel:
+def parse_shape(text: str, *, quant: str | Quantization = "none") -> MoEModel:
     """The model ``--shape`` describes: one kind of layer, ``layers`` of it, router and activation as given.
 
-    Keys: experts, topk, hidden, inter (required), n_group, topk_group, act, scoring, bias (the router's selection bias), layers,
+    ``quant`` is the name ``--quant`` was given, or a Quantization. Keys: experts, topk, hidden, inter (required), n_group, topk_group, act, scoring, bias (the router's selection bias), layers,
     shared (shared experts as wide as a routed one), dtype. Raises UsageError for anything else.
     """
     given = _pairs(text)
@@ -37,7 +38,7 @@ def parse_shape(text: str, quantization: Quantization | None = None) -> MoEModel
         raise UsageError("--shape: n_group and topk_group belong together; give both or none.")
     if number.get("topk_group", 1) > number.get("n_group", 1):
         raise UsageError(f"--shape: topk_group={number['topk_group']} is more than n_group={number['n_group']}.")
-    quantization = quantization if quantization is not None else Quantization()
+    quantization = from_flag(quant) if isinstance(quant, str) else quant
     activation, count, shared = word.get("act", "silu"), number.get("layers", 1), number.get("shared", 0)
     layer = ExpertLayer(
         name="main",
