@@ -17,6 +17,7 @@ from moe_preflight.errors import PreflightError
 
 COMMANDS: dict[str, tuple[str, str]] = {
     "check": ("moe_preflight.cli.check", "Judge models on GPUs: acceptance, tuned rows, router, padding."),
+    "advisories": ("moe_preflight.cli.advisories", "List known-bad combinations, each with its public thread."),
     "rule": ("moe_preflight.cli.rule", "Explain a finding's code."),
     "dispatch": ("moe_preflight.cli.dispatch", "Answer raw AITER keys (JSONL in, JSONL out)."),
 }

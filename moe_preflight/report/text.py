@@ -215,15 +215,36 @@ def _stage(s: Document) -> str:
 
 
 def _rows_found(buckets: list[Document], verbose: bool) -> Iterator[str]:
-    """The tuned rows behind the hits: file:line and kernel names, rows of one file together."""
+    """The tuned rows behind the hits: token buckets, file:line and time, kernel names; rows of one file and kernel together."""
+    groups: list[list[Document]] = []
     for b in buckets:
-        r = b["row"]
-        if r and (verbose or b["tuned"] in ("hit", "tier")):
-            us = f" {r['us']:g} us" if r["us"] else ""
-            yield from _wrap(f"{b['token']}: {r['file']}:{r['line']}{us}", "    ")
-            for name in (r["kernelName1"], r["kernelName2"]):
-                if name:
-                    yield from _wrap(name, "      ")
+        if b["row"] is None:
+            continue
+        if groups and not verbose and _kernels(groups[-1][-1]) == _kernels(b) and _next_to(groups[-1][-1], b):
+            groups[-1].append(b)
+        else:
+            groups.append([b])
+    for group in groups:
+        rows = [b["row"] for b in group]
+        tokens = _ends([b["token"] for b in group])
+        times = [r["us"] for r in rows if r["us"]]
+        us = f", {_ends([f'{t:.4g}' for t in times])} us" if times else ""
+        yield from _wrap(f"{tokens}: {rows[0]['file']}:{_ends([r['line'] for r in rows])}{us}", "    ", "      ")
+        for name in dict.fromkeys(n for n in _kernels(group[0])[1:] if n):
+            yield from _wrap(name, "      ")
+
+
+def _kernels(b: Document) -> tuple[str, str, str]:
+    return b["row"]["file"], b["row"]["kernelName1"], b["row"]["kernelName2"]
+
+
+def _next_to(a: Document, b: Document) -> bool:
+    """Is b's row the line after a's, so that the two can be shown as one span?"""
+    return bool(b["row"]["line"] == a["row"]["line"] + 1)
+
+
+def _ends(values: list[Any]) -> str:
+    return f"{values[0]}" if len(values) == 1 else f"{values[0]}-{values[-1]}"
 
 
 def _same(findings: list[Document]) -> Iterator[list[Document]]:

@@ -19,7 +19,7 @@ _SEVERITY = {"error": 0, "warning": 1, "info": 2}
 
 def run_rules(run: Run, *, select: tuple[str, ...] = (), ignore: tuple[str, ...] = ()) -> tuple[Finding, ...]:
     """Every finding of the run, errors first, then by code, target and layer. Codes in ``select`` / ``ignore`` may be prefixes."""
-    found = [f for check in CHECKS for f in check(run)]
+    found = advisories.join(run, [f for check in CHECKS for f in check(run)])
     if select:
         found = [f for f in found if f.code.startswith(select)]
     if ignore:
