@@ -5,7 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from moe_preflight.engine.facts.vllm_blocks import BLOCKS, GENERIC, HF_MOE_ARCHITECTURES, SHARED_FILES, TEXT_MODELS, Block
+from moe_preflight.engine.facts.vllm_blocks import (
+    BLOCKS,
+    GENERIC,
+    HF_MOE_ARCHITECTURES,
+    SHARED_FILES,
+    TEXT_MODELS,
+    TEXT_TYPES_WITHOUT_CAUSAL_LM,
+    WRAPPERS_THAT_ASK,
+    Block,
+)
 from moe_preflight.engine.facts.vllm_registry import ADDED, MODULES, MOVED, REMOVED, UNTIL
 from moe_preflight.engine.facts.vllm_releases import Release, at_least
 from moe_preflight.engine.plan import Refusal
@@ -47,13 +56,28 @@ def find(model: MoEModel, release: Release) -> Found:
     if file is not None:
         if file == "transformers":
             return Found(BLOCKS["transformers"], file, transformers=True)
-        return Found(_block(file, model), file)
+        return Found(_block(file, model), file, refusal=_nameless_text(file, model))
     if architecture is None:
         return Found(_by_text(model) or GENERIC, None)
     if architecture in HF_MOE_ARCHITECTURES:
         return Found(BLOCKS["transformers"], None, transformers=True)
     return Found(
         _by_text(model) or _later(architecture, model) or GENERIC, None, refusal=_unsupported(architecture, model, release)
+    )
+
+
+def _nameless_text(file: str, model: MoEModel) -> Refusal | None:
+    text = model.config.get("text_config")
+    if file not in WRAPPERS_THAT_ASK or not isinstance(text, Mapping) or text.get("architectures"):
+        return None
+    if text.get("model_type") not in TEXT_TYPES_WITHOUT_CAUSAL_LM:
+        return None
+    return Refusal(
+        "model",
+        "No model architectures are specified",
+        f"the config names no architecture for its text model ({text.get('model_type')}), and transformers has none to offer.",
+        "Serve it from the repository's own params.json (--config-format mistral), or name the architecture in text_config.",
+        "vllm/model_executor/models/registry.py:1428 (0.33.0)",
     )
 
 

@@ -94,6 +94,7 @@ def config(model: MoEModel, deployment: Deployment, found: Found, release: Relea
                 "vllm/config/parallel.py:77 (0.33.0)",
             )
         )
+    out += _strict(model)
     if found.refusal is not None:
         out.append(found.refusal)
     heads, tp = model.num_attention_heads, deployment.tp
@@ -117,6 +118,32 @@ def config(model: MoEModel, deployment: Deployment, found: Found, release: Relea
                 f"({', '.join(_EXPERT_FIELDS)}) and finds none.",
                 "Drop --enable-expert-parallel.",
                 "vllm/config/model.py:1498 (0.33.0)",
+            )
+        )
+    return out
+
+
+STRICT: dict[tuple[str, str], type] = {("llama4_text", "attn_temperature_tuning"): bool}
+"""(model_type, field) whose type transformers' config class enforces and published configs get wrong (5.16 - 5.20)."""
+
+
+def _strict(model: MoEModel) -> list[Refusal]:
+    """transformers' strict config classes refuse a field of the wrong type before vLLM looks at it."""
+    text = _text(model.config)
+    out: list[Refusal] = []
+    for (model_type, name), expected in STRICT.items():
+        value = text.get(name)
+        if text.get("model_type") != model_type or value is None or type(value) is expected:
+            continue
+        got = type(value).__name__
+        out.append(
+            Refusal(
+                "config",
+                f"Validation error for field '{name}':\n    TypeError: Field '{name}' expected {expected.__name__}, got {got} "
+                f"(value: {value!r})",
+                f"transformers 5.16 - 5.20, which this vLLM needs, checks {name} of {model_type} strictly.",
+                f"Set {name} to {'true' if value else 'false'} in the config.",
+                "transformers 5.20 Llama4TextConfig (strict dataclass)",
             )
         )
     return out

@@ -78,7 +78,8 @@ def choose(q: Question) -> Choice:
     method = q.layer.quantization.method
     if method == "quark":
         return _quark(replace(q, ask=replace(q.ask, quark=True)))
-    if method == "compressed-tensors" and q.layer.quantization.scheme != "mxfp4_a8":
+    rewritten = q.block == "kimi_k3"  # its config class turns compressed-tensors MXFP4 into plain "mxfp4" (models/config.py:514)
+    if method == "compressed-tensors" and q.layer.quantization.scheme != "mxfp4_a8" and not rewritten:
         return _marlin(q)
     if q.ask.model_type == "gpt_oss" and method in ("mxfp4", None):
         return _first(q, "GptOssMxfp4MoEMethod", None, rounds_by_activation=False)
@@ -88,7 +89,7 @@ def choose(q: Question) -> Choice:
 def _generic(q: Question) -> Choice:
     """Mxfp4MoEMethod: DeepSeek-V4 fp4 experts, Kimi-K3, compressed-tensors W4A8 (select_deepseek_v4_mxfp4_moe_backend)."""
     ask, method = q.ask, "Mxfp4MoEMethod"
-    if q.layer.quantization.method == "compressed-tensors":
+    if q.layer.quantization.method == "compressed-tensors" and q.block != "kimi_k3":
         method = "CompressedTensorsW4A8Mxfp4MoEMethod"
     have = _backends(ask.release)
     if ask.activation == "situ" and ask.gfx == "gfx950" and ask.aiter_moe:

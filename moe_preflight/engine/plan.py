@@ -160,6 +160,10 @@ class LayerPlan:
     refusals: tuple[Refusal, ...] = ()
     notes: tuple[Note, ...] = ()
     layers_per_rank: int = 0
+    quant_method: str | None = None
+    """The engine's own class or method that serves the layer's quantization (Fp8MoEMethod ...)."""
+    routing_method: str | None = None
+    """vLLM's RoutingMethodType of the router, by which it chooses fused kernels."""
 
 
 @dataclass(frozen=True, slots=True)

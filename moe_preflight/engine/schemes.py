@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from moe_preflight.engine import fp8, mxfp4, otherquant, unquantized
-from moe_preflight.engine.choice import Choice, Question, refused
-from moe_preflight.engine.plan import Refusal
+from moe_preflight.engine.choice import Choice, Question, refused, with_notes
+from moe_preflight.engine.plan import Note, Refusal
 
 Chooser = Callable[[Question], Choice]
 
@@ -32,6 +32,10 @@ SCHEMES: dict[str, Chooser] = {
 def choose(q: Question) -> Choice:
     """The method's answer for ``q``; a scheme no method of vLLM serves is refused."""
     scheme = q.layer.quantization.scheme
+    if scheme == "other" and q.layer.quantization.method in (None, "mlx"):
+        # A quantization_config without quant_method (MLX writes such) is none to vLLM: it builds plain layers.
+        text = "quantization_config names no quant_method, so vLLM builds unquantized experts; the checkpoint will not load into them."
+        return with_notes(unquantized.choose(q), Note("quantization-ignored", text, "vllm/config/model.py (0.33.0)"))
     chooser = SCHEMES.get(scheme)
     if chooser is None:
         method = q.layer.quantization.method

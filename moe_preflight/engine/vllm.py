@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from moe_preflight.engine import architecture, checks, environment, parallel, router, schemes
+from moe_preflight.engine import architecture, checks, environment, linears, parallel, router, schemes
 from moe_preflight.engine.call import rank_problem, silent_notes
 from moe_preflight.engine.choice import Choice, Question, Sizes
 from moe_preflight.engine.experts import Ask
@@ -84,6 +84,9 @@ def _layer(
         zero_filled_by=choice.zero_filled_by,
         refusals=tuple(refusals),
         notes=(*choice.notes, *shared.notes, *silent_notes(question, choice, deployment)),
+        quant_method=choice.method or None,
+        routing_method=ask.method,
         layers_per_rank=parallel.most_on_one_rank(layer.layers, layer.count, model.num_layers, max(1, deployment.pp)),
     )
-    return plan_, checks.model(model, layer, block, deployment, release)
+    stops = checks.model(model, layer, block, deployment, release)
+    return plan_, stops + linears.refusals(model, layer, deployment, fused=shared.count > 0)

@@ -135,6 +135,18 @@ TEXT_MODELS: dict[str, str] = {
 }  # fmt: skip
 """Text model_type -> file, for the multimodal wrappers that build whatever text model their config names."""
 
+TEXT_TYPES_WITHOUT_CAUSAL_LM = frozenset(("mistral4",))
+"""Text model types that transformers' causal-LM table (5.16 - 5.20) does not hold: a wrapper that leaves the text model's
+architecture to that table, for a config that names none, finds nothing (vllm/config/vllm.py:972)."""
+
+WRAPPERS_THAT_ASK = frozenset(
+    (
+        "blip2", "eagle2_5_vl", "granite_speech", "interns1", "internvl", "lightonocr", "llava", "llava_next",
+        "llava_next_video", "llava_onevision", "mistral3", "paligemma", "pixtral", "skyworkr1v", "voxtral",
+    )
+)  # fmt: skip
+"""Wrapper files that build their text model without naming its architecture (init_vllm_registered_model)."""
+
 HF_MOE_ARCHITECTURES = frozenset(
     (
         "Dots1ForCausalLM", "MiniMaxForCausalLM", "FlexOlmoForCausalLM", "HunYuanMoEV1ForCausalLM", "JetMoeForCausalLM",
