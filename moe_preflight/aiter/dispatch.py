@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from moe_preflight.aiter.csvtable import Value
-from moe_preflight.aiter.dtypes import ACTS, QUANTS, torch_name
+from moe_preflight.aiter.dtypes import ACTS, DTYPES, QUANTS, SHORT, torch_name
 from moe_preflight.aiter.entry import AiterRaises, Asked, asked
 from moe_preflight.aiter.facts.dispatch_opus import OPUS
 from moe_preflight.aiter.facts.dispatch_rules import Rules, is_verified, rules_for
@@ -58,6 +58,7 @@ class Dispatcher:
         known = is_verified(version) and gfx in ("gfx942", "gfx950") and rules in (None, rules_for(version))
         self.confidence = confidence or ("verified" if known else "unverified")
         self.lookup = Lookup(table, self.rules, gfx) if table is not None else None
+        self._names = {d: torch_name(d, gfx) for d in (*DTYPES, *SHORT)}
         self._buckets: dict[int, int] = {}
         self._cache: dict[Any, Dispatch] = {}
 
@@ -92,7 +93,7 @@ class Dispatcher:
 
     def _answer(self, key: Key, token: int, q: Asked) -> Dispatch:
         if self.rules.ep_topk and q.is_ep:
-            q = replace(q, topk=q.topk - 1)
+            q = q._replace(topk=q.topk - 1)
         slot = self._lookup_key(token, q)
         notes: list[str] = []
         row, tuned = (None, "unknown") if self.lookup is None else self._find(slot, q, notes)
@@ -129,9 +130,11 @@ class Dispatcher:
         )
 
     def _lookup_key(self, token: int, q: Asked) -> LookupKey:
-        names = (torch_name(d, self.gfx) for d in (q.dtype, q.q_dtype_a, q.q_dtype_w))
-        head = (self.cu_num, token, q.model_dim, q.inter_dim, q.expert, q.topk)
-        return (*head, *names, QUANTS[q.quant], q.g1u1, q.doweight)
+        n = self._names
+        return (
+            *(self.cu_num, token, q.model_dim, q.inter_dim, q.expert, q.topk),
+            *(n[q.dtype], n[q.q_dtype_a], n[q.q_dtype_w], QUANTS[q.quant], q.g1u1, q.doweight),
+        )
 
     def _find(self, slot: LookupKey, q: Asked, notes: list[str]) -> tuple[int | None, str]:
         """The tuned row, after everything that makes AITER discard it."""
@@ -259,9 +262,10 @@ class Dispatcher:
             notes.append("row-kernels-not-used")
 
     def _rows(self, slot: LookupKey) -> tuple[TunedRow, ...]:
-        if self.lookup is None or self.table is None:
+        held = () if self.lookup is None else self.lookup.held(slot)
+        if not held or self.table is None:
             return ()
-        return tuple(self.table.tuned_row(r) for r in sorted(self.lookup.held(slot)))
+        return tuple(map(self.table.tuned_row, held))
 
     def _stage(self, s: StageChoice, number: int, key: Key, q: Asked, block_m: int) -> Stage:
         kernel = s.kernel or ""

@@ -7,7 +7,7 @@ facts/dispatch_rules.py. What AITER raises on the way is raised as AiterRaises w
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from moe_preflight.aiter.dtypes import PACK, torch_name
 from moe_preflight.aiter.facts.dispatch_rules import Rules
@@ -21,9 +21,8 @@ class AiterRaises(Exception):
     """AITER itself would raise here; str() is ``Type: text`` as a traceback shows it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """The arguments of get_2stage_cfgs, save for the token count. dtypes are short names; ``q_name_*`` AITER's own."""
+class Asked(NamedTuple):
+    """The arguments of get_2stage_cfgs, save for the token count; dtypes are short names. A tuple, since it keys a cache."""
 
     model_dim: int
     inter_dim: int

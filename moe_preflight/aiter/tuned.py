@@ -10,6 +10,7 @@ Rules by release: facts/dispatch_rules.py. Source: ``update_config_files`` and `
 from __future__ import annotations
 
 import os
+from bisect import bisect_right
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -85,15 +86,14 @@ class TunedTable:
     error: str | None = None
     conflict: str | None = None
     _starts: list[int] = field(default_factory=list)
+    _shown: dict[int, TunedRow] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.act)
 
     def place(self, row: int) -> tuple[TableFile, int]:
         """The file of row ``row`` and its number within that file."""
-        i = len(self._starts) - 1
-        while self._starts[i] > row:
-            i -= 1
+        i = bisect_right(self._starts, row) - 1
         return self.files[i], row - self._starts[i]
 
     def cells(self, row: int) -> dict[str, str]:
@@ -117,11 +117,14 @@ class TunedTable:
 
     def tuned_row(self, row: int) -> TunedRow:
         """Row ``row`` as the report shows it."""
-        cells = self.cells(row)
-        us = typed([cells.get("us", "")]).popitem()[1]
-        file, line = self.where(row)
-        names = cells.get("kernelName1", ""), cells.get("kernelName2", "")
-        return TunedRow(file, line, *names, float(us) if isinstance(us, (int, float)) else None)
+        shown = self._shown.get(row)
+        if shown is None:
+            cells = self.cells(row)
+            us = typed([cells.get("us", "")]).popitem()[1]
+            names = cells.get("kernelName1", ""), cells.get("kernelName2", "")
+            shown = TunedRow(*self.where(row), *names, float(us) if isinstance(us, (int, float)) else None)
+            self._shown[row] = shown
+        return shown
 
     def __iter__(self) -> Iterator[tuple[str, int, dict[str, str]]]:
         """Every row that was read, in table order: file, line, column name to text."""
