@@ -19,6 +19,10 @@ Document = dict[str, Any]
 _ENTITIES = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;", "'": "&#39;", "`": "&#96;", "#": "&#35;"})
 
 
+MAX_OPEN = 8
+"""With more targets than this, only bucket tables that hold something rejected start open."""
+
+
 def esc(value: object) -> str:
     """``value`` as text for an element or a quoted attribute."""
     return str(value).translate(_ENTITIES)
@@ -26,7 +30,15 @@ def esc(value: object) -> str:
 
 def render(doc: Document) -> str:
     """The whole page. ``doc`` must be clean (report/sanitise.py)."""
-    body = [*_head(doc), *_findings(doc), *_missing(doc), *_targets(doc), *_observations(doc), *_environment(doc)]
+    body = [
+        *_head(doc),
+        *_overview(doc),
+        *_findings(doc),
+        *_missing(doc),
+        *_targets(doc),
+        *_observations(doc),
+        *_environment(doc),
+    ]
     tool = doc["tool"]
     return "\n".join(
         [
@@ -84,6 +96,30 @@ def _model(m: Document) -> str:
     return f"<code>{esc(m['id'])}</code>{revision} ({esc(m['source'])}): {esc(', '.join(words))}"
 
 
+def _overview(doc: Document) -> Iterator[str]:
+    """One line per target and layer, when there is more than one to compare."""
+    rows = [(i, t, x) for i, t in enumerate(view.targets(doc)) for x in t["layers"]]
+    if len(rows) < 2:
+        return
+    heads = ("model", "target", "layer", "verdict", "backend", "inter_dim", "router", "tuned")
+    yield '<section id="overview"><h2>Overview</h2><div class="card scroll"><table class="sortable"><thead><tr>'
+    yield "".join(f'<th scope="col"><button type="button">{h}</button></th>' for h in heads) + "</tr></thead><tbody>"
+    for n, (i, t, x) in enumerate(rows):
+        p = x["problem"]
+        cells = [
+            f"<code>{esc(t['model'])}</code>",
+            f'<a href="#target-{i}">{esc(target_name(t))}</a>',
+            esc(x["name"]),
+            _badge(t["verdict"]),
+            f"<code>{esc(x['backend']['name'] or 'refused')}</code>",
+            esc(view.size(p["inter_dim"], p["inter_dim_padded"])),
+            esc(view.router(x["router"])),
+            esc(view.coverage(x["coverage"])) if x["buckets"] else "-",
+        ]
+        yield f'<tr data-i="{n}">{"".join(f"<td>{c}</td>" for c in cells)}</tr>'
+    yield "</tbody></table></div></section>"
+
+
 def _findings(doc: Document) -> Iterator[str]:
     groups = view.alike(doc)
     if not groups:
@@ -122,19 +158,21 @@ def _targets(doc: Document) -> Iterator[str]:
     if not view.targets(doc):
         return
     yield '<section id="targets"><h2>Targets</h2>'
-    for t in view.targets(doc):
+    few = len(view.targets(doc)) <= MAX_OPEN
+    for i, t in enumerate(view.targets(doc)):
         d = t["deployment"]
-        yield f'<article class="card"><div class="top"><h3 class="grow">{esc(target_name(t))} <span class="soft">{esc(t["model"])}, {esc(d["gfx"])}, '
-        yield f"{esc(d['cu_num'])} CU</span></h3>{_badge(t['verdict'])}</div>"
+        facts = f"{t['model']}, {d['gfx']}, {d['cu_num']} CU"
+        yield f'<article class="card" id="target-{i}"><div class="top"><h3>{esc(target_name(t))}</h3>'
+        yield f'<span class="soft grow">{esc(facts)}</span>{_badge(t["verdict"])}</div>'
         for x in t["layers"]:
-            yield from _layer(x)
+            yield from _layer(x, unfolded=few or any(map(view.is_bad, x["buckets"])))
         if not t["layers"]:
             yield '<p class="soft">No MoE layer was reached.</p>'
         yield "</article>"
     yield "</section>"
 
 
-def _layer(x: Document) -> Iterator[str]:
+def _layer(x: Document, *, unfolded: bool) -> Iterator[str]:
     p, pad, b = x["problem"], x["padding"], x["backend"]
     shared = f" (+{p['num_shared_fused']} shared, fused)" if p["num_shared_fused"] else ""
     sizes = (
@@ -159,7 +197,7 @@ def _layer(x: Document) -> Iterator[str]:
         yield from _fact("tuned", f"{esc(view.coverage(x['coverage']))}{_bar(x['coverage'])}")
     yield "</dl>"
     if x["buckets"]:
-        yield from _buckets(x["buckets"])
+        yield from _buckets(x["buckets"], unfolded=unfolded)
     yield "</div>"
 
 
@@ -182,10 +220,10 @@ _HEADS = ("tokens", *view.BUCKET_COLUMNS, "row", "us")
 _NUMBERS = ("tokens", "block_m", "ksplit", "us")
 
 
-def _buckets(buckets: list[Document]) -> Iterator[str]:
+def _buckets(buckets: list[Document], *, unfolded: bool) -> Iterator[str]:
     bad = sum(view.is_bad(b) for b in buckets)
     rejected = f", {bad} rejected" if bad else ""
-    yield f'<details class="buckets" open><summary>{view.count(len(buckets), "token bucket")}{rejected}</summary>'
+    yield f'<details class="buckets"{" open" * unfolded}><summary>{view.count(len(buckets), "token bucket")}{rejected}</summary>'
     yield '<label><input type="checkbox" class="fold" checked> fold neighbours that are alike</label>'
     heads = "".join(f'<th scope="col"{_num(h)}><button type="button">{h}</button></th>' for h in _HEADS)
     yield f'<div class="scroll"><table class="sortable"><thead><tr>{heads}</tr></thead><tbody>'

@@ -33,6 +33,7 @@ code{font-family:var(--mono);font-size:.88em;overflow-wrap:anywhere}
 .top{display:flex;gap:10px;align-items:center;flex-wrap:wrap}.top .grow{flex:1 1 auto;min-width:0}
 dl{display:grid;grid-template-columns:max-content 1fr;gap:3px 16px;margin:12px 0 0}
 dt{color:var(--soft)}dd{margin:0;overflow-wrap:anywhere}
+a{color:var(--info)}
 .layer{border-top:1px solid var(--line);margin-top:14px;padding-top:12px}
 .bar{display:block;width:260px;max-width:100%;height:10px;border-radius:5px;margin:6px 0 2px}
 .b-hit{fill:var(--pass)}.b-tier{fill:var(--info)}.b-miss{fill:var(--warn)}.b-unknown{fill:var(--line)}
@@ -40,6 +41,7 @@ details{margin-top:12px}summary{cursor:pointer;color:var(--soft)}summary:hover{c
 .scroll{overflow-x:auto;margin-top:8px}
 table{border-collapse:collapse;width:100%;font-size:13.5px;font-variant-numeric:tabular-nums}
 th,td{text-align:left;padding:5px 10px;border-bottom:1px solid var(--line);vertical-align:top}
+#overview td{white-space:nowrap}#overview td code{overflow-wrap:normal}
 thead th{white-space:nowrap;color:var(--soft);font-weight:600}
 tbody tr:hover{background:var(--zebra)}
 th button{all:unset;cursor:pointer;font-weight:600}th button:hover,th button:focus-visible{color:var(--ink);text-decoration:underline}

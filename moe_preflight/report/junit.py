@@ -1,8 +1,8 @@
 """JUnit XML: a suite per target and one for the run, a test case per rule that has something to say.
 
-An error is a failure, what could not be evaluated is skipped, warnings and notes are the output of a case that passes. A suite
-whose target does not fail also has the case ``verdict``: passed, or skipped when the verdict is inconclusive. No times, no
-host: same document, same bytes.
+An error is a failure, what could not be evaluated is skipped, warnings and notes are the output of a case that passes. A target that
+has no error of its own also has the case ``verdict``: passed, skipped when it is inconclusive, failed when an error of the whole run
+fails it. No times, no host: same document, same bytes.
 """
 
 from __future__ import annotations
@@ -18,44 +18,56 @@ Case = tuple[str, str]
 """(kind: failure | skipped | passed, the element)"""
 
 _INVALID = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-_ENTITIES = str.maketrans(
-    {"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;", "\n": "&#10;", "\r": "&#13;", "\t": "&#9;", "#": "&#35;"}
-)
+_ENTITIES = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;", "#": "&#35;"})
 
 
 def escape(text: str) -> str:
-    """``text`` for an attribute or an element; what XML 1.0 has no place for at all (section 2.2) is shown as ``\\uXXXX``.
+    """``text`` for an element; what XML 1.0 has no place for at all (section 2.2) is shown as ``\\uXXXX``.
 
     ``#`` is written as an entity too: ``##[...]`` printed in a build log would be a command.
     """
     return _INVALID.sub(lambda m: f"\\u{ord(m[0]):04x}", text).translate(_ENTITIES)
 
 
+def attribute(text: str) -> str:
+    """``text`` for a quoted attribute, which a parser would otherwise hand over with blanks for its line ends."""
+    return escape(text).replace("\t", "&#9;").replace("\n", "&#10;").replace("\r", "&#13;")
+
+
 def render(doc: Document) -> str:
     """The whole file. ``doc`` must be clean (report/sanitise.py)."""
-    suites = [_suite("moe-preflight", doc["verdict"], [], list(_run_cases(doc)))]
+    run = list(_run_cases(doc)) or ([] if targets(doc) else [_verdict("moe-preflight", doc["verdict"])])
+    suites = [_suite("moe-preflight", [], run)] if run else []
     for i, t in enumerate(targets(doc)):
-        mine = [f for f in doc["findings"] if f["target"] == i]
-        d = t["deployment"]
+        title, d = target_title(doc, i), t["deployment"]
+        cases = list(_rule_cases(doc, title, [f for f in doc["findings"] if f["target"] == i]))
+        if not any(kind == "failure" for kind, _ in cases):
+            cases.insert(0, _verdict(title, t["verdict"]))
         facts = [(k, str(d[k])) for k in ("engine", "engine_version", "gpu", "gfx", "cu_num") if d[k] not in (None, "")]
-        suites.append(_suite(target_title(doc, i), t["verdict"], facts, list(_rule_cases(doc, target_title(doc, i), mine))))
+        suites.append(_suite(title, facts, cases))
     body = "".join(text for text, _ in suites)
     totals = {k: sum(n[k] for _, n in suites) for k in ("tests", "failures", "skipped")}
     return f'<?xml version="1.0" encoding="UTF-8"?>\n<testsuites name="moe-preflight"{_counts(totals)}>\n{body}</testsuites>\n'
 
 
-def _suite(name: str, verdict: str, facts: list[tuple[str, str]], cases: list[Case]) -> tuple[str, dict[str, int]]:
-    if verdict != "fail":
-        cases = [_case(name, "verdict", "skipped" if verdict == "inconclusive" else "passed", f"verdict: {verdict}", []), *cases]
+_KIND = {"pass": "passed", "warn": "passed", "inconclusive": "skipped", "fail": "failure"}
+
+
+def _verdict(suite: str, verdict: str) -> Case:
+    words = {"inconclusive": "something asked for could not be evaluated", "fail": "an error of the whole run"}.get(verdict, "")
+    return _case(suite, "verdict", _KIND[verdict], f"{verdict}: {words}", [], type_="verdict")
+
+
+def _suite(name: str, facts: list[tuple[str, str]], cases: list[Case]) -> tuple[str, dict[str, int]]:
     n = {
         "tests": len(cases),
         "failures": sum(kind == "failure" for kind, _ in cases),
         "skipped": sum(kind == "skipped" for kind, _ in cases),
     }
-    properties = "".join(f'      <property name="{escape(k)}" value="{escape(v)}"/>\n' for k, v in facts)
+    properties = "".join(f'      <property name="{attribute(k)}" value="{attribute(v)}"/>\n' for k, v in facts)
     properties = f"    <properties>\n{properties}    </properties>\n" if properties else ""
     body = "".join(element for _, element in cases)
-    return f'  <testsuite name="{escape(name)}"{_counts(n)}>\n{properties}{body}  </testsuite>\n', n
+    return f'  <testsuite name="{attribute(name)}"{_counts(n)}>\n{properties}{body}  </testsuite>\n', n
 
 
 def _counts(n: dict[str, int]) -> str:
@@ -92,10 +104,10 @@ def _words(doc: Document, f: Document) -> str:
 def _case(suite: str, name: str, kind: str, message: str, output: list[str], *, type_: str = "", detail: str = "") -> Case:
     inside = ""
     if kind == "failure":
-        inside += f'      <failure message="{escape(message)}" type="{escape(type_)}">{escape(detail)}</failure>\n'
+        inside += f'      <failure message="{attribute(message)}" type="{attribute(type_)}">{escape(detail)}</failure>\n'
     elif kind == "skipped":
-        inside += f'      <skipped message="{escape(message)}"/>\n'
+        inside += f'      <skipped message="{attribute(message)}"/>\n'
     if output:
         inside += f"      <system-out>{escape((chr(10) * 2).join(output))}</system-out>\n"
-    head = f'    <testcase classname="{escape(suite)}" name="{escape(name)}"'
+    head = f'    <testcase classname="{attribute(suite)}" name="{attribute(name)}"'
     return kind, f"{head}>\n{inside}    </testcase>\n" if inside else f"{head}/>\n"

@@ -17,7 +17,7 @@ Document = dict[str, Any]
 MAX_BYTES = 1 << 20
 """GitHub shows no summary larger than 1 MiB (docs.github.com, workflow commands, job summaries)."""
 
-_ENTITIES = str.maketrans({c: f"&#{ord(c)};" for c in "\\`*_[]<>&|~#$@!{}"})
+_ENTITIES = str.maketrans({c: f"&#{ord(c)};" for c in "\\`*_[]<&|~#$@!{}"})
 _CODE_BREAKERS = frozenset("`|\\#<&")
 
 
