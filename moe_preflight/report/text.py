@@ -60,7 +60,7 @@ def _head(doc: Document, style: Style) -> Iterator[str]:
     yield from rest
     for m in doc["models"]:
         if m["error"]:
-            yield from _wrap(f"{m['id']}: {m['error']}", "  ")
+            yield from _wrap(m["error"] if m["error"].startswith(m["id"]) else f"{m['id']}: {m['error']}", "  ")
             continue
         rev = f" @ {m['revision'][:12]}" if m["revision"] else ""
         q = m["quantization"]
@@ -71,7 +71,12 @@ def _head(doc: Document, style: Style) -> Iterator[str]:
             "  ",
         )
     a = doc["aiter"]
-    if a["root"]:
+    if a["root"] and not a["csv_files"]:
+        yield from _wrap(
+            f"AITER {a['version'] or 'version unknown'} ({a['found_by']}, {a['root']}): tables not read; dispatch {a['dispatch_confidence']}",
+            "  ",
+        )
+    elif a["root"]:
         yield from _wrap(
             f"AITER {a['version'] or 'version unknown'} ({a['found_by']}, {a['root']}): {a['csv_files']} CSV files with {a['csv_rows']:,} rows, "
             f"{a['moe_csv_files']} of them MoE with {a['moe_csv_rows']:,}; dispatch {a['dispatch_confidence']}",

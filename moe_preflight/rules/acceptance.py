@@ -90,7 +90,7 @@ def _remedy(layer: LayerEvaluation, unit: int) -> str:
 
 def rejected(run: Run) -> Iterator[Finding]:
     """MP101: one finding per layer that CK rejects somewhere, both stages in it."""
-    for target, i, layer in run.layers():
+    for target, i, layer in run.started():
         ds = layer.dispatches
         refused = [(d, n, s) for d in ds for n, s in _stages(d) if s.accepted is False]
         if not refused:
@@ -119,7 +119,7 @@ def rejected(run: Run) -> Iterator[Finding]:
 
 def raises(run: Run) -> Iterator[Finding]:
     """MP102: one finding per distinct text AITER's dispatch would raise."""
-    for target, i, layer in run.layers():
+    for target, i, layer in run.started():
         ds = layer.dispatches
         for text in dict.fromkeys(d.error for d in ds if d.error):
             bad = {d.token for d in ds if d.error == text}
@@ -133,7 +133,7 @@ def raises(run: Run) -> Iterator[Finding]:
 
 def not_in_list(run: Run) -> Iterator[Finding]:
     """MP103: tuned rows whose kernel the instance list does not hold."""
-    for target, i, layer in run.layers():
+    for target, i, layer in run.started():
         ds = layer.dispatches
         bad = [d for d in ds if d.row and "kernel-not-in-instance-list" in d.notes]
         if bad:

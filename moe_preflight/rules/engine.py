@@ -121,9 +121,9 @@ def _refusal(where: str, r: Refusal, target: int, layer: int | None) -> Finding:
 
 def not_on_aiter(run: Run) -> Iterator[Finding]:
     """MP402."""
-    for target, i, layer in run.layers():
+    for target, i, layer in run.started():
         b = layer.plan.backend
-        if b.name and not b.on_aiter and not layer.plan.refusals and not target.plan.refusals:
+        if b.name and not b.on_aiter:
             tried = "; ".join(f"{name}: {reason}" for name, reason in b.rejected if "AITER" in name)
             yield NOT_ON_AITER.finding(
                 f"{target.name}: the experts run on {b.name}, not on AITER: {tried or b.reason}.",
@@ -139,7 +139,7 @@ def silent(run: Run) -> Iterator[Finding]:
     for target in run.targets:
         for n in target.plan.notes:
             yield _note(target.name, n, target.index, None)
-    for target, i, layer in run.layers():
+    for target, i, layer in run.started():
         for n in layer.plan.notes:
             if n.code not in _ELSEWHERE:
                 yield _note(target.name, n, target.index, i)

@@ -49,9 +49,9 @@ PAD_IGNORED = Rule(
 
 def cost(run: Run) -> Iterator[Finding]:
     """MP111."""
-    for target, i, layer in run.layers():
+    for target, i, layer in run.started():
         plan, p = layer.plan, layer.plan.problem
-        if not plan.backend.name or plan.refusals or (p.inter_dim, p.model_dim) == (p.inter_dim_padded, p.model_dim_padded):
+        if not plan.backend.name or (p.inter_dim, p.model_dim) == (p.inter_dim_padded, p.model_dim_padded):
             continue
         c = padding_cost(plan)
         sizes = [
@@ -80,7 +80,7 @@ def cost(run: Run) -> Iterator[Finding]:
 
 def from_notes(run: Run) -> Iterator[Finding]:
     """MP112 and MP113: what the plan itself remarks about the padding."""
-    for target, i, layer in run.layers():
+    for target, i, layer in run.started():
         for note in layer.plan.notes:
             rule = OF_NOTE.get(note.code)
             if rule is not None:

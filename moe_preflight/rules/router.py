@@ -61,7 +61,7 @@ def _from_defect(rule: Rule, defect: Defect, where: str, target: int, layer: int
 
 def defects(run: Run) -> Iterator[Finding]:
     """MP201: every defect of the routing kernels, once per layer."""
-    for target, i, layer in run.layers():
+    for target, i, layer in run.started():
         if layer.router is None:
             continue
         seen = set()
@@ -74,9 +74,9 @@ def defects(run: Run) -> Iterator[Finding]:
 
 def falls_back(run: Run) -> Iterator[Finding]:
     """MP202."""
-    for target, i, layer in run.layers():
+    for target, i, layer in run.started():
         r = layer.plan.router
-        if r.falls_back_to and not layer.plan.refusals:
+        if r.falls_back_to:
             yield FALLS_BACK.finding(
                 f"{target.name}: routing of {r.experts} experts, top-{r.topk}, falls back to {r.falls_back_to}: {r.fallback_reason}",
                 confidence="read",
@@ -88,7 +88,7 @@ def falls_back(run: Run) -> Iterator[Finding]:
 
 def sorting(run: Run) -> Iterator[Finding]:
     """MP203."""
-    for target, i, layer in run.layers():
+    for target, i, layer in run.started():
         for d in layer.sorting:
             yield _from_defect(SORTING, d, target.name, target.index, i)
 

@@ -37,6 +37,13 @@ class Run:
             for i, layer in enumerate(target.layers):
                 yield target, i, layer
 
+    def started(self) -> Iterator[tuple[TargetEvaluation, int, LayerEvaluation]]:
+        """Those layers whose engine would start at all: nothing else is worth saying of a deployment that does not."""
+        for target in self.targets:
+            if not target.plan.refusals and not any(layer.plan.refusals for layer in target.layers):
+                for i, layer in enumerate(target.layers):
+                    yield target, i, layer
+
 
 def spans(dispatches: tuple[Dispatch, ...], chosen: set[int]) -> str:
     """The token buckets of ``chosen`` in words: ``1-256, 1024``. A range never crosses a bucket that is not chosen."""

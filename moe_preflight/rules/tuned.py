@@ -107,7 +107,7 @@ ORDER_NOTE = "order-dependent"
 
 def miss(run: Run) -> Iterator[Finding]:
     """MP301."""
-    for target, i, layer in run.layers():
+    for target, i, layer in run.started():
         ds = layer.dispatches
         bad = {d.token for d in ds if d.tuned == "miss"}
         if not bad:
@@ -136,7 +136,7 @@ def _tables(run: Run) -> str:
 
 def native_only(run: Run) -> Iterator[Finding]:
     """MP302."""
-    for target, i, layer in run.layers():
+    for target, i, layer in run.started():
         padded = {d.token: d for d in layer.dispatches}
         lost = [d for d in layer.native if d.tuned in ("hit", "tier") and padded[d.token].tuned == "miss"]
         if lost:
@@ -153,7 +153,7 @@ def native_only(run: Run) -> Iterator[Finding]:
 
 def unused_row(run: Run) -> Iterator[Finding]:
     """MP306: by note, with the rows as evidence."""
-    for target, i, layer in run.layers():
+    for target, i, layer in run.started():
         for note, words in _NOTES.items():
             bad = [d for d in layer.dispatches if note in d.notes]
             if bad:
@@ -168,7 +168,7 @@ def unused_row(run: Run) -> Iterator[Finding]:
 
 def order(run: Run) -> Iterator[Finding]:
     """MP307."""
-    for target, i, layer in run.layers():
+    for target, i, layer in run.started():
         bad = [d for d in layer.dispatches if ORDER_NOTE in d.notes]
         if bad:
             yield ORDER.finding(
