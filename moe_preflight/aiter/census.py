@@ -5,9 +5,10 @@ A MoE table is a CSV with an ``inter_dim`` column; its rows are keys that were t
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 
-from moe_preflight.aiter.csvtable import CsvProblem, count_rows, parse
+from moe_preflight.aiter.csvtable import CsvProblem, column, count_rows
 from moe_preflight.aiter.tree import Tree
 from moe_preflight.aiter.tuned import CONFIGS, Problem
 from moe_preflight.errors import FileUnreadable
@@ -40,7 +41,7 @@ def take(tree: Tree) -> Census:
             if b"inter_dim" not in data[:4096].partition(b"\n")[0]:
                 rows += count_rows(data)
                 continue
-            widths = _widths(data)
+            cells, _ = column(data, "inter_dim")
         except FileUnreadable as e:
             problems.append(Problem(name, 0, e.reason, ""))
             continue
@@ -48,15 +49,11 @@ def take(tree: Tree) -> Census:
             problems.append(Problem(name, e.line, e.reason, e.text))
             continue
         moe_files += 1
-        moe_rows += len(widths)
-        rule += sum(w % (64 if w <= 192 else 128) != 0 for w in widths if w is not None)
-        moved = sum(w % 128 != 0 for w in widths if w is not None)
+        moe_rows += len(cells)
+        # A table holds a few distinct widths over hundreds of rows.
+        widths = {int(text): n for text, n in Counter(map(str.strip, cells)).items() if text.isdecimal()}
+        rule += sum(n for w, n in widths.items() if w % (64 if w <= 192 else 128))
+        moved = sum(n for w, n in widths.items() if w % 128)
         flat += moved
         flat_tuned += 0 if "untuned" in name.rsplit("/", 1)[-1] else moved
     return Census(len(names), rows + moe_rows, moe_files, moe_rows, rule, flat, flat_tuned, tuple(problems))
-
-
-def _widths(data: bytes) -> list[int | None]:
-    csv = parse(data)
-    column = csv.header.index("inter_dim")
-    return [int(text) if (text := row[column].strip()).isdecimal() else None for row in csv.rows]

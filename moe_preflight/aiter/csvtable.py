@@ -30,6 +30,7 @@ _INT = re.compile(r"[ \t]*[+-]?[0-9]{1,18}[ \t]*\Z")
 _FLOAT = re.compile(r"[ \t]*[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?[ \t]*\Z")
 _INF = re.compile(r"[ \t]*[+-]?inf(?:inity)?[ \t]*\Z", re.I)
 _BLANK = re.compile(r"[ \t]*\Z")
+_BLANK_LINE = re.compile(rb"\n[ \t]*\n")
 
 
 class CsvProblem(Exception):
@@ -164,9 +165,34 @@ def typed(distinct: Iterable[str]) -> dict[str, Value]:
 
 
 def count_rows(data: bytes) -> int:
-    """How many rows pandas would see below the header, at the price of a few byte searches. Raises CsvProblem."""
+    """How many rows pandas would see below the header, at the price of three passes in C. Raises CsvProblem."""
     if not data:
         raise CsvProblem(0, "empty", "EmptyDataError: No columns to parse from file")
-    if b'"' in data or b"\r" in data or b"\n " in data or b"\n\t" in data or b"\n\n" in data or data[:1] in b" \t\n":
-        return len(_quoted(text_of(data))[0]) - 1 if b'"' in data else len(_plain(text_of(data))[0]) - 1
+    if b'"' in data or b"\r" in data or data[:1] in b" \t\n" or _BLANK_LINE.search(data):
+        text = text_of(data)
+        return len((_quoted(text) if '"' in text else _plain(text))[0]) - 1
+    if not data.isascii():
+        text_of(data)
     return data.count(b"\n") - (1 if data.endswith(b"\n") else 0)
+
+
+def column(data: bytes, name: str) -> tuple[list[str], bool]:
+    """The cells of one column, row by row, and whether the file has that column. Raises CsvProblem.
+
+    Cheaper than parse() where one column is wanted: a line is cut only as far as that column.
+    """
+    header = data[: data.find(b"\n") + 1 or len(data)].rstrip().decode("utf-8", "replace").removeprefix("\ufeff").split(",")
+    if name not in header:
+        return [], False
+    at = header.index(name)
+    if b'"' in data or b"\r" in data or not data.isascii() or _BLANK_LINE.search(data) or header.count(name) > 1:
+        csv = parse(data)
+        at = csv.header.index(name)
+        return [row[at] for row in csv.rows], True
+    lines = data.decode("ascii").split("\n")
+    if not lines[-1]:
+        lines.pop()
+    if lines[1:2] and lines[1].count(",") >= len(header):
+        return [row[at] for row in parse(data).rows], True
+    cells = [line.split(",", at + 1) for line in lines[1:]]
+    return [c[at] if len(c) > at else "" for c in cells], True

@@ -7,9 +7,9 @@ the environment AITER would see is an argument. Proven against AITER's own code,
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, Protocol
 
 from moe_preflight.aiter.csvtable import Value
 from moe_preflight.aiter.dtypes import ACTS, DTYPES, QUANTS, SHORT, torch_name
@@ -27,8 +27,13 @@ from moe_preflight.aiter.version import Version
 CACHE = 65536
 """Answers kept per dispatcher; the cache starts anew when it is full, so memory stays flat over any number of keys."""
 
-Judge = Callable[[str, Key, Asked, int, str], tuple[int | None, int | None, bool | None, str]]
-"""(stage kind and number as ``ck1``, key, asked, block_m, kernel name) -> tile_n, tile_k, accepted, reason."""
+
+class Judge(Protocol):
+    """What a stage's kernel says of the sizes: tile_n, tile_k, accepted, reason. ``kind`` is as ``ck1``."""
+
+    def __call__(
+        self, kind: str, key: Key, q: Asked, block_m: int, kernel: str, ksplit: int = 0
+    ) -> tuple[int | None, int | None, bool | None, str]: ...
 
 
 class Dispatcher:
@@ -116,8 +121,8 @@ class Dispatcher:
             lookup_token=token,
             q_dtype_a=q.q_dtype_a,
             path=_path(choice),
-            stage1=self._stage(choice.stage1, 1, key, q, block_m),
-            stage2=None if choice.stage2 is None else self._stage(choice.stage2, 2, key, q, block_m),
+            stage1=self._stage(choice.stage1, 1, key, q, block_m, ksplit),
+            stage2=None if choice.stage2 is None else self._stage(choice.stage2, 2, key, q, block_m, ksplit),
             block_m=block_m,
             ksplit=ksplit,
             run_1stage=choice.run_1stage,
@@ -267,11 +272,11 @@ class Dispatcher:
             return ()
         return tuple(map(self.table.tuned_row, held))
 
-    def _stage(self, s: StageChoice, number: int, key: Key, q: Asked, block_m: int) -> Stage:
+    def _stage(self, s: StageChoice, number: int, key: Key, q: Asked, block_m: int, ksplit: int) -> Stage:
         kernel = s.kernel or ""
         if self.judge is None:
             return Stage(s.func, s.kind, kernel, None, None, None, "")
-        return Stage(s.func, s.kind, kernel, *self.judge(f"{s.kind}{number}", key, q, block_m, kernel))
+        return Stage(s.func, s.kind, kernel, *self.judge(f"{s.kind}{number}", key, q, block_m, kernel, ksplit))
 
     def _failed(
         self, key: Key, error: str, token: int = 0, q: Asked | None = None, tuned: str = "unknown", row: int | None = None

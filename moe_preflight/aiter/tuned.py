@@ -315,25 +315,27 @@ def _groups(table: TunedTable, keys: list[str]) -> list[list[int]]:
     else:
         suspects = [list(range(len(table)))]
         rest = keys
+    cells = [_column(table, k) for k in rest]
     out: list[list[int]] = []
     for held in suspects:
         same: dict[tuple[Value, ...], list[int]] = {}
         for r in held:
-            same.setdefault(tuple(_cell(table, r, k) for k in rest), []).append(r)
-        out += [sorted(g) for g in same.values() if len(g) > 1]
+            same.setdefault(tuple([c[r] for c in cells]), []).append(r)
+        if len(same) < len(held):
+            out += [sorted(g) for g in same.values() if len(g) > 1]
     return out
 
 
-def _cell(table: TunedTable, row: int, column: str) -> Value:
-    match column:
+def _column(table: TunedTable, name: str) -> list[Value]:
+    match name:
         case "act_type":
-            return table.act[row]
+            return table.act
         case "gfx":
-            return table.gfx[row]
+            return table.gfx
         case "_tag":
-            return table.tag[row] or ""
+            return [t or "" for t in table.tag]
         case _:
-            return table.cells(row).get(column, "")
+            return [table.cells(r).get(name, "") for r in range(len(table))]
 
 
 def _held_twice(table: TunedTable, rules: Rules) -> str:
