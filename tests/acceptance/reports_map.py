@@ -104,9 +104,9 @@ def _date(text: str) -> str:
 
 
 def _engine(text: str) -> str:
-    """The engine named first; one we do not model (ATOM, a tuner, a benchmark) is no engine."""
-    found = re.search(r"vllm|sglang|atom|aiter|mad\b", text.lower())
-    return found.group() if found and found.group() in ("vllm", "sglang") else "aiter"
+    """The first named one that we model or that is AITER itself; a report that names none of them (ATOM, a benchmark) is no engine."""
+    found = re.search(r"vllm|sglang|aiter", text.lower())
+    return found.group() if found else "aiter"
 
 
 _VERSION = re.compile(r"(?<![\w.])v?(\d+\.\d+\.\d+(?:rc\d+)?(?:\.post\d+)?)(?![\d])")
@@ -238,7 +238,8 @@ def _shape(report: Report) -> tuple[tuple[str, int | str], ...] | CannotAsk:
     if groups:
         words["n_group"] = int(groups.group(1))
         words["topk_group"] = min(int(words.get("topk_group", 1)), words["n_group"])
-    if experts % int(words.get("n_group", 1)):
+    # With a fused shared expert E is not what the router groups.
+    if experts % int(words.get("n_group", 1)) or re.search(r"shared.expert", name):
         words.pop("n_group", None)
         words.pop("topk_group", None)
     return (

@@ -73,4 +73,6 @@ EXAMPLES: dict[str, dict[str, object]] = {
     "MPA-0066": {**_VLLM, "gated": False, "scheme": "none"},
     "MPA-0067": {**_VLLM, "gfx": "gfx1151", "scheme": "fp8_block"},
     "MPA-0068": {**_VLLM, "gfx": "gfx942", "act_type": "situv2", "scheme": "mxfp4"},
+    "MPA-0069": {**_VLLM, **_FP4, "engine_version": V("0.16.0"), "inter_dim": 384, "act_type": "silu"},
+    "MPA-0070": {**_VLLM, **_FP4, "engine_version": V("0.18.1"), "inter_dim": 704, "act_type": "silu"},
 }  # fmt: skip
