@@ -16,7 +16,7 @@ from typing import Any
 from moe_preflight.errors import ConfigError, ModelUnavailable, PreflightError, UsageError
 from moe_preflight.model.strict_json import MAX_BYTES
 
-IMPATIENT = 1.5
+IMPATIENT = 1.0
 """Seconds the first answer may take when a card can stand in: the whole command must end within three without a network."""
 
 _COMMIT = re.compile(r"[0-9a-f]{40}\Z")
@@ -145,13 +145,10 @@ def _head(repo_id: str, filename: str, revision: str | None, patience: float | N
 
 def _download(repo_id: str, filename: str, revision: str | None) -> str:
     from huggingface_hub import hf_hub_download
-    from huggingface_hub.utils import tqdm
+    from huggingface_hub.utils.tqdm import disable_progress_bars
 
-    class Silent(tqdm):  # type: ignore[misc]
-        def __init__(self, *args: Any, **kwargs: Any) -> None:
-            super().__init__(*args, **{**kwargs, "disable": True})
-
-    return str(hf_hub_download(repo_id, filename, revision=revision, library_name="moe-preflight", tqdm_class=Silent))
+    disable_progress_bars()
+    return str(hf_hub_download(repo_id, filename, revision=revision, library_name="moe-preflight"))
 
 
 def _quiet() -> None:
@@ -186,7 +183,7 @@ def _patiently(call: Callable[[], Any], patience: float | None) -> Any:
 
     thread = threading.Thread(target=work, daemon=True)
     thread.start()
-    thread.join(patience + 0.2)
+    thread.join(patience + 0.1)
     if not outcome:
         raise Unreachable(f"no answer within {patience:g} s")
     value, error = outcome[0]
@@ -242,7 +239,7 @@ def _calling(repo_id: str, revision: str | None, call: Callable[[], Any]) -> Any
 
 def _other(repo_id: str, e: Exception) -> Exception:
     """The disk, or the network in an OSError's clothes."""
-    if isinstance(e, PermissionError) or getattr(e, "errno", None) in (28, 30):  # ENOSPC, EROFS
+    if isinstance(e, OSError) and e.errno in (1, 13, 28, 30):  # EPERM, EACCES, ENOSPC, EROFS
         return ModelUnavailable(
             f"{repo_id}: the hub cache cannot be written ({e.strerror or e}).", hint="Set HF_HOME to a folder you can write."
         )

@@ -22,8 +22,9 @@ _EXAMPLE = "experts=192,topk=8,hidden=6144,inter=1792"
 def parse_shape(text: str, *, quant: str | Quantization = "none") -> MoEModel:
     """The model ``--shape`` describes: one kind of layer, ``layers`` of it, router and activation as given.
 
-    ``quant`` is the name ``--quant`` was given, or a Quantization. Keys: experts, topk, hidden, inter (required), n_group, topk_group, act, scoring, bias (the router's selection bias), layers,
-    shared (shared experts as wide as a routed one), dtype. Raises UsageError for anything else.
+    ``quant`` is the name ``--quant`` was given, or a Quantization. Keys: experts, topk, hidden, inter (required), n_group,
+    topk_group, act, scoring, bias (the router's selection bias), layers, shared (shared experts as wide as a routed one),
+    dtype. Raises UsageError for anything else.
     """
     given = _pairs(text)
     missing = [k for k in _REQUIRED if k not in given]

@@ -118,13 +118,15 @@ def read_file(path: str) -> bytes:
     """The bytes of a regular file of sane size. Opened without waiting, so a pipe or a device cannot hold us."""
     name = shown(path)
     try:
+        if not stat.S_ISREG(os.stat(path).st_mode):
+            raise InputError(f"{name}: not a regular file.", hint="Expected a config.json; use - to read from a pipe.")
         fd = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0))
     except OSError as e:
         raise InputError(f"{name}: cannot be opened ({e.strerror or e}).") from None
     try:
         info = os.fstat(fd)
         if not stat.S_ISREG(info.st_mode):
-            raise InputError(f"{name}: not a regular file.", hint="Expected a config.json; use - to read from a pipe.")
+            raise InputError(f"{name}: no longer a regular file.")
         if info.st_size > MAX_BYTES:
             raise ConfigError(
                 f"{name}: {info.st_size:,} bytes; a config is at most {MAX_BYTES:,}.", hint="Is this the right file?"
