@@ -84,7 +84,8 @@ class SmokeCase:
 
     ``inter_dim`` / ``model_dim`` before padding, ``*_padded`` what the weights are allocated at. ``experts`` is w13's first
     dimension (fused shared experts included, EP-local); ``topk`` the columns of topk_ids. ``expert_bias``: the model has one;
-    ``bias_passed``: the engine hands it to the kernel. ``unsupported`` is why no launch is possible, empty when it is.
+    ``bias_passed``: the engine hands it to the kernel. ``unsupported`` is why no launch is possible, ``off_aiter`` why none
+    of AITER's is (the engine runs these experts elsewhere); empty when one is.
     ``poison`` launches once more with NaN in the padding; ``native`` times the unpadded sizes too; ``deterministic`` asks the
     torch backend to add a token's experts up in a fixed order.
     """
@@ -122,6 +123,7 @@ class SmokeCase:
     weights: RealWeights | None = None
     prediction: Prediction = field(default_factory=Prediction)
     unsupported: str = ""
+    off_aiter: str = ""
 
     def __post_init__(self) -> None:
         for name in ("model_dim", "inter_dim"):

@@ -7,12 +7,13 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
+import re
 import shutil
 import signal
 import sys
 from collections.abc import MutableMapping
-from importlib.util import find_spec
 from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,9 @@ _PLAIN_TABLES = {
 }
 """Dense GEMM tables: v0.1.7 merges them into the shared temporary folder while it is imported (aiter/jit/core.py). One file
 each keeps it from doing so; a MoE launch reads none of them."""
+
+
+_VERSION = re.compile(r"^(?:__version__|version)\b[^'\"\n]{0,80}['\"]([^'\"\n]{1,60})['\"]", re.MULTILINE)
 
 
 def die_with_parent() -> None:
@@ -57,14 +61,10 @@ def aiter_package() -> Path | None:
 
 def aiter_version(package: Path) -> str | None:
     """From aiter/_version.py, else the distribution amd-aiter; None when neither says."""
-    try:
+    with contextlib.suppress(OSError):
         text = (package / "_version.py").read_text(encoding="utf-8", errors="replace")[:4096]
-        for line in text.splitlines():
-            name, _, value = line.partition("=")
-            if name.split(":")[0].strip() in ("__version__", "version") and value.strip().strip("'\"")[:1].isdigit():
-                return value.strip().strip("'\"")
-    except OSError:
-        pass
+        if found := _VERSION.search(text):
+            return found.group(1)
     try:
         return version("amd-aiter")
     except PackageNotFoundError:

@@ -101,7 +101,7 @@ def run_case(
     case: SmokeCase, backend: str, options: SmokeOptions, folder: Path, progress: Callable[[str], None] | None = None
 ) -> Observation:
     """One case in one child process. ``folder`` is the run's own; cases of one run share its merged table and built kernels."""
-    if problem := case.unsupported or case.problem():
+    if problem := case.unsupported or (case.off_aiter if backend == "aiter" else "") or case.problem():
         return refused(case, backend, problem)
     if problem := refusal(case, backend, options.memory_limit, "--memory-limit"):
         return refused(case, backend, problem)
