@@ -6,7 +6,7 @@ from moe_preflight.engine.plan import Deployment, EnginePlan
 from moe_preflight.errors import UsageError
 from moe_preflight.model.moe import MoEModel
 
-ENGINES = ("vllm", "aiter")
+ENGINES = ("vllm", "sglang", "aiter")
 
 
 def plan(model: MoEModel, deployment: Deployment) -> EnginePlan:
@@ -15,6 +15,10 @@ def plan(model: MoEModel, deployment: Deployment) -> EnginePlan:
         from moe_preflight.engine import vllm
 
         return vllm.plan(model, deployment)
+    if deployment.engine == "sglang":
+        from moe_preflight.engine import sglang
+
+        return sglang.plan(model, deployment)
     if deployment.engine == "aiter":
         from moe_preflight.engine import raw
 
