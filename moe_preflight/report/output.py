@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, TextIO
 
 from moe_preflight.errors import OutputError, UsageError
 from moe_preflight.report.files import refused, stream_of, write_all, write_files
-from moe_preflight.report.formats import FORMATS, inert
+from moe_preflight.report.formats import FORMATS, Renderer, inert
 
 Document = dict[str, Any]
 
@@ -29,17 +29,20 @@ class Sink:
     path: str | None = None
 
 
-def sinks(formats: Iterable[str] | None, output: str | None = None) -> tuple[Sink, ...]:
+def sinks(
+    formats: Iterable[str] | None, output: str | None = None, *, known: Mapping[str, Renderer] = FORMATS
+) -> tuple[Sink, ...]:
     """The destinations of ``--format X`` / ``--format X=FILE`` (repeatable) and ``--output FILE``.
 
-    One report has no FILE of its own: it goes to ``output``, or to stdout (``-``), and is text unless a bare ``--format`` says otherwise. Raises
+    ``known`` are the formats the command has. One report has no FILE of its own: it goes to ``output``, or to stdout (``-``),
+    and is text unless a bare ``--format`` says otherwise. Raises
     UsageError: an unknown format, two bare ones, a destination named twice.
     """
     bare: str | None = None
     found: list[Sink] = []
     for value in formats or ():
         name, given, file = value.partition("=")
-        _known(name, value)
+        _known(name, value, known)
         if given:
             found.append(Sink(name, _destination(file, f"--format {value}")))
         elif bare is not None:
@@ -63,14 +66,14 @@ def sinks(formats: Iterable[str] | None, output: str | None = None) -> tuple[Sin
     return tuple(found)
 
 
-def _known(name: str, value: str) -> None:
-    if name in FORMATS:
+def _known(name: str, value: str, known: Mapping[str, Renderer]) -> None:
+    if name in known:
         return
     from difflib import get_close_matches
 
-    close = get_close_matches(name.lower(), FORMATS, n=1)
+    close = get_close_matches(name.lower(), known, n=1)
     guess = f"Did you mean {close[0]}? " if close else ""
-    raise UsageError(f"--format {value}: unknown format.", hint=f"{guess}Known: {', '.join(FORMATS)}; each may be FORMAT=FILE.")
+    raise UsageError(f"--format {value}: unknown format.", hint=f"{guess}Known: {', '.join(known)}; each may be FORMAT=FILE.")
 
 
 def _destination(file: str, flag: str) -> str | None:
@@ -110,29 +113,46 @@ def emit(
     quiet: bool = False,
     verbose: bool = False,
     stdout: TextIO | None = None,
+    formats: Mapping[str, Renderer] = FORMATS,
+    text: Callable[..., str] | None = None,
 ) -> None:
     """Write the clean document to every destination. ``colour`` is for text on stdout only; ``quiet`` and ``verbose`` for text anywhere.
+    ``formats`` are the command's own; ``text`` renders its text, as report/text.py render() does the check's.
 
     Everything is rendered before anything is written, all files are written before any takes its place, and stdout is written
     in any case. Raises OutputError for the first destination that failed.
     """
-    reports = [(s, _render(doc, s, colour=colour and s.path is None, quiet=quiet, verbose=verbose)) for s in destinations]
+    reports = [
+        (s, _render(doc, s, formats, text, colour=colour and s.path is None, quiet=quiet, verbose=verbose)) for s in destinations
+    ]
     failure: OutputError | None = None
     try:
-        write_files([(s.path, text.encode("utf-8", "backslashreplace")) for s, text in reports if s.path is not None])
+        write_files([(s.path, body.encode("utf-8", "backslashreplace")) for s, body in reports if s.path is not None])
     except OutputError as e:
         failure = e
-    for s, text in reports:
+    for s, body in reports:
         if s.path is None:
-            write_stdout(text, stdout, utf8=s.format != "text")
+            write_stdout(body, stdout, utf8=s.format != "text")
     if failure is not None:
         raise failure
 
 
-def _render(doc: Document, sink: Sink, *, colour: bool, quiet: bool, verbose: bool) -> str:
-    if sink.format != "text" or not (colour or quiet or verbose):
-        return FORMATS[sink.format](doc)
+def _render(
+    doc: Document,
+    sink: Sink,
+    formats: Mapping[str, Renderer],
+    text: Callable[..., str] | None,
+    *,
+    colour: bool,
+    quiet: bool,
+    verbose: bool,
+) -> str:
+    if sink.format != "text" or (text is None and not (colour or quiet or verbose)):
+        return formats[sink.format](doc)
     from moe_preflight.report.style import Style
+
+    if text is not None:
+        return inert(text(doc, Style(colour), quiet=quiet, verbose=verbose))
     from moe_preflight.report.text import render
 
     return inert(render(doc, Style(colour), quiet=quiet, verbose=verbose))
