@@ -57,9 +57,10 @@ class Dispatcher:
         judge: Judge | None = None,
         confidence: str | None = None,
     ) -> None:
-        self.version, self.gfx, self.cu_num, self.flydsl = version, gfx, cu_num, flydsl
+        self.version, self.gfx, self.cu_num = version, gfx, cu_num
         self.table, self.env, self.judge = table, dict(env or {}), judge
         self.rules = rules or rules_for(version)
+        self.flydsl = flydsl or not self.rules.flydsl_optional
         known = is_verified(version) and gfx in ("gfx942", "gfx950") and rules in (None, rules_for(version))
         self.confidence = confidence or ("verified" if known else "unverified")
         self.lookup = Lookup(table, self.rules, gfx) if table is not None else None
@@ -69,7 +70,7 @@ class Dispatcher:
 
     def bucket(self, tokens: int) -> int:
         """The token count AITER looks up for ``tokens`` rows."""
-        return bucket(tokens, self.rules.padding)
+        return bucket(tokens, self.rules.tiers)
 
     def dispatch(self, key: Key, *, padded: bool = True) -> Dispatch:
         """AITER's answer for ``key``. Never raises for a well-formed key: what AITER raises is ``Dispatch.error``.
@@ -84,7 +85,7 @@ class Dispatcher:
             return self._failed(key, f"ValueError: {e}")
         token = self._buckets.get(key.token) if padded else key.token
         if token is None:
-            token = self._buckets[key.token] = bucket(key.token, self.rules.padding)
+            token = self._buckets[key.token] = bucket(key.token, self.rules.tiers)
         slot = (token, q)
         answer = self._cache.get(slot)
         if answer is None:
@@ -155,7 +156,7 @@ class Dispatcher:
         if r.opus and not self._opus_accepted(row, q):
             notes.append("opus-row-discarded")
             return None, "miss"
-        if r.act == "exact-else-any-non-ck" and self._runs_one_stage(row) and q.act not in ("silu", "gelu"):
+        if r.one_stage_acts and self._runs_one_stage(row) and q.act not in ("silu", "gelu"):
             notes.append("one-stage-row-discarded")
             return None, "miss"
         if r.flydsl_fallback and not self.flydsl and self._names_flydsl(row):
@@ -284,7 +285,7 @@ class Dispatcher:
         none = Stage("", "none", "", None, None, None, error)
         return Dispatch(
             token=key.token,
-            lookup_token=token or bucket(key.token, self.rules.padding),
+            lookup_token=token or bucket(key.token, self.rules.tiers),
             q_dtype_a="" if q is None else q.q_dtype_a,
             path="error",
             stage1=none,

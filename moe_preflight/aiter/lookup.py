@@ -6,11 +6,10 @@ Source: get_padded_M and the lookup half of get_2stage_cfgs in aiter/fused_moe.p
 from __future__ import annotations
 
 from moe_preflight.aiter.csvtable import Value
-from moe_preflight.aiter.facts.dispatch_rules import Rules
+from moe_preflight.aiter.facts.dispatch_rules import PADDING, Rules, Tiers
 from moe_preflight.aiter.tuned import ANY_GFX, TunedTable
 
 FALLBACK_TAG = "flydsl_fallback"
-TIERS = (32768, 131072)
 
 LookupKey = tuple[Value, ...]
 """As tuned.KEY_COLUMNS: cu_num, token, model_dim, inter_dim, expert, topk, dtype, q_dtype_a, q_dtype_w, q_type,
@@ -22,25 +21,31 @@ def next_pow2(n: int) -> int:
     return 1 if n <= 1 else 1 << (n - 1).bit_length()
 
 
-def bucket(tokens: int, padding: str) -> int:
-    """The token count a row is looked up by (``Rules.padding`` names the scheme)."""
-    if padding in ("32768", "tiers"):
-        if tokens < TIERS[0]:
-            return next_pow2(tokens)
-        return TIERS[1] if padding == "tiers" and tokens >= TIERS[1] else TIERS[0]
-    if 1 <= tokens <= 16 and padding != "16384-small":
-        return 16
-    if tokens < 1024:
-        return next_pow2(tokens)
-    if padding == "1024" or tokens < 2048:
-        return 1024
-    return 2048 if tokens < 16384 else 16384
+def bucket(tokens: int, padding: str | Tiers) -> int:
+    """The token count a row is looked up by (get_padded_M); ``padding`` as in Rules.padding or spelled out."""
+    for below, value in PADDING[padding] if isinstance(padding, str) else padding:
+        if below is None or tokens < below:
+            return value if isinstance(value, int) else next_pow2(tokens)
+    raise ValueError(f"padding without an end: {padding}")
 
 
-def buckets(padding: str) -> tuple[int, ...]:
-    """Every bucket of a scheme, ascending."""
-    top = {"1024": 1024, "16384": 16384, "16384-small": 16384, "32768": 32768, "tiers": 131072}[padding]
-    return tuple(sorted({bucket(1 << i, padding) for i in range(top.bit_length())}))
+def buckets(padding: str | Tiers) -> tuple[int, ...]:
+    """Every bucket of a scheme that some batch of one token or more is looked up by, ascending."""
+    found: set[int] = set()
+    start = 1
+    for below, value in PADDING[padding] if isinstance(padding, str) else padding:
+        if below is not None and below <= start:
+            continue
+        if isinstance(value, int):
+            found.add(value)
+        elif below is not None:
+            step = next_pow2(start)
+            while step < next_pow2(below - 1):
+                found.add(step)
+                step *= 2
+            found.add(step)
+        start = below or start
+    return tuple(sorted(found))
 
 
 class Lookup:
@@ -70,16 +75,15 @@ class Lookup:
             return None
         mode = self.rules.act
         acts = self.table.act
-        if mode != "ignored":
+        if mode not in ("ignored", "any-non-ck"):
             for r in rows:
                 if acts[r] == act and self.usable(r):
                     return r
             if mode == "exact":
                 return None
+        spared = mode in ("exact-else-any-non-ck", "any-non-ck")
         for r in rows:
-            if self.usable(r) and not (
-                mode == "exact-else-any-non-ck" and "moe_ck2stages" in (self.table.name(r, "kernelName1") or "")
-            ):
+            if self.usable(r) and not (spared and "moe_ck2stages" in (self.table.name(r, "kernelName1") or "")):
                 return r
         return None
 
@@ -89,8 +93,8 @@ class Lookup:
         if row is not None:
             return row, "hit"
         token = key[1]
-        if self.rules.padding == "tiers" and isinstance(token, int) and token > TIERS[0]:
-            row = self.at((key[0], TIERS[0], *key[2:]), act)
+        if self.rules.tier and isinstance(token, int) and token > self.rules.tier:
+            row = self.at((key[0], self.rules.tier, *key[2:]), act)
             if row is not None:
                 return row, "tier"
         return None, "miss"
@@ -100,7 +104,7 @@ class Lookup:
         for r in self.held(key):
             if self.table.tag[r] != FALLBACK_TAG or (self.rules.gfx_in_key and self.table.gfx[r] not in (self.gfx, ANY_GFX)):
                 continue
-            if self.rules.act == "ignored" or self.table.act[r] == act:
+            if self.rules.act != "exact" or self.table.act[r] == act:
                 return r
         return None
 

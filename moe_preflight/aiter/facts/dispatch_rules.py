@@ -16,6 +16,17 @@ from typing import Any
 
 from moe_preflight.aiter.version import Version
 
+Tiers = tuple[tuple[int | None, int | str], ...]
+"""Padding of the token count: (below this many tokens or None, the padded count or "pow2"), smallest first."""
+
+PADDING: dict[str, Tiers] = {
+    "1024": ((1, "pow2"), (17, 16), (1024, "pow2"), (None, 1024)),
+    "16384": ((1, "pow2"), (17, 16), (1024, "pow2"), (2048, 1024), (16384, 2048), (None, 16384)),
+    "16384-small": ((1024, "pow2"), (2048, 1024), (16384, 2048), (None, 16384)),
+    "32768": ((32768, "pow2"), (None, 32768)),
+    "tiers": ((32768, "pow2"), (131072, 32768), (None, 131072)),
+}
+
 
 @dataclass(frozen=True, slots=True)
 class Rules:
@@ -23,8 +34,11 @@ class Rules:
 
     # --- token buckets (get_padded_M)
     padding: str = "1024"
-    """1024: 1-16 -> 16, pow2 below 1024, else 1024. 16384: the same, then 1024, 2048, 16384. 16384-small: without the
-    16 floor. 32768: pow2 below 32768, else 32768. tiers: as 32768, and 131072 from 131072."""
+    """A name in PADDING."""
+    tree_tiers: Tiers | None = None
+    """What the tree's own get_padded_M says, where that is not what PADDING holds for the release."""
+    tier: int = 0
+    """Above this many tokens a key without a row is looked up again as if it had this many; 0: it is not."""
 
     # --- activation dtype (fused_moe entry)
     a_per_1x32: str = "fp4"
@@ -65,7 +79,11 @@ class Rules:
     gfx_in_key: bool = False
     act: str = "exact"
     """exact; ignored: the first row of any activation; exact-else-any; exact-else-any-non-ck: as before, without CK rows
-    among the borrowed, and a borrowed or own one-stage row only for Silu and Gelu."""
+    among the borrowed; any-non-ck: the first row of any activation that is no CK row."""
+    one_stage_acts: bool = False
+    """A one-stage row is used for Silu and Gelu alone."""
+    flydsl_optional: bool = True
+    """FlyDSL may be missing; without the test for it AITER takes it for granted."""
     tag: str = "all"
     """all: _tag is not looked at. untagged: only empty tags. not-fallback: all but flydsl_fallback."""
     blockscale_bypass: str = ""
@@ -123,6 +141,11 @@ class Rules:
     layout_stage2: bool = False
     opus_stage1: str = ""
     """Name of AITER's function for Opus stage 1; empty: none."""
+
+    @property
+    def tiers(self) -> Tiers:
+        """The padding of the token count, spelled out."""
+        return self.tree_tiers or PADDING[self.padding]
 
 
 _SWIGLU = ("one-stage", "swiglu-cktile", "cktile-splitk", "ck2stages", "asm")
@@ -233,6 +256,7 @@ HISTORY: tuple[tuple[str, dict[str, Any]], ...] = (
         "0.1.14rc0",
         {
             "padding": "tiers",
+            "tier": 32768,
             "a_per_1x32": "gate-mode",
             "bf16_bound": 256,
             "bf16_bound_env": "AITER_BF16_FP8_MOE_BOUND",
@@ -300,8 +324,8 @@ HISTORY: tuple[tuple[str, dict[str, Any]], ...] = (
     # main at e4048607 (2026-08-22), the newest source read; no release carries it yet.
     ("0.1.20.post2", {"opus": "main-e4048607", "opus_stage1": "opus_a8w4_stage1_wrapper"}),
     # Read in newer public copies and threads only, never asked (unverified): exact activation first, no CK row among the
-    # borrowed ones, a one-stage row for Silu and Gelu alone.
-    ("0.1.21", {"act": "exact-else-any-non-ck"}),
+    # borrowed ones, a one-stage row for Silu and Gelu alone, FlyDSL taken for granted.
+    ("0.1.21", {"act": "exact-else-any-non-ck", "one_stage_acts": True, "flydsl_optional": False}),
 )
 
 MAIN = "0.1.20.post2"
@@ -326,6 +350,19 @@ def rules_for(version: Version) -> Rules:
         if Version.of(since) > version:
             break
         rules = replace(rules, **changes)
+    return rules
+
+
+def as_the_tree_says(
+    rules: Rules, *, tiers: Tiers | None = None, columns: tuple[str, ...] | None = None, act: str | None = None
+) -> Rules:
+    """``rules`` with what was read out of the tree's own dispatch in their place; None: nothing was read."""
+    if tiers is not None and tiers != tuple(t for t in rules.tiers if t[0] != 1):
+        rules = replace(rules, tree_tiers=tiers)
+    if columns is not None:
+        rules = replace(rules, gfx_in_key="gfx" in columns)
+    if act is not None:
+        rules = replace(rules, act=act)
     return rules
 
 
