@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from moe_preflight.engine.architecture import Found
 from moe_preflight.engine.facts.vllm_blocks import Block
+from moe_preflight.engine.facts.vllm_quantization import DEPRECATED, KNOWN, ROCM
 from moe_preflight.engine.facts.vllm_releases import Release, at_least
 from moe_preflight.engine.parallel import Split
 from moe_preflight.engine.plan import Deployment, Refusal
@@ -97,6 +98,7 @@ def config(model: MoEModel, deployment: Deployment, found: Found, release: Relea
     out += _strict(model)
     if found.refusal is not None:
         out.append(found.refusal)
+    out += _method(model)
     heads, tp = model.num_attention_heads, deployment.tp
     if heads is not None and tp > 1 and heads % tp:
         fits = [str(n) for n in range(1, 17) if heads % n == 0]
@@ -121,6 +123,27 @@ def config(model: MoEModel, deployment: Deployment, found: Found, release: Relea
             )
         )
     return out
+
+
+def _method(model: MoEModel) -> list[Refusal]:
+    """_verify_quantization (vllm/config/model.py:1383): a method vLLM does not know, does not run on ROCm, or gave up."""
+    method = model.quantization.method
+    if method is None or method == "mlx":  # MLX writes no quant_method at all
+        return []
+    where, remedy = "vllm/config/model.py:1464 (0.33.0)", "Use another checkpoint of this model."
+    if method not in KNOWN:
+        text = f"Unknown quantization method: {method}. Must be one of {list(KNOWN)}."
+        return [Refusal("config", text, f"vLLM has no quantization method called {method}.", remedy, where)]
+    if method not in ROCM:
+        text = f"{method} quantization is currently not supported in rocm."
+        return [
+            Refusal("config", text, f"vLLM does not run {method} on AMD GPUs.", remedy, "vllm/platforms/rocm.py:668 (0.33.0)")
+        ]
+    if method in DEPRECATED:
+        text = "The quantization method %s is deprecated and will be removed in future versions of vLLM."
+        why = f"vLLM refuses {method} unless it is told otherwise."
+        return [Refusal("config", text, why, "Add --allow-deprecated-quantization.", where)]
+    return []
 
 
 STRICT: dict[tuple[str, str], type] = {("llama4_text", "attn_temperature_tuning"): bool}

@@ -77,7 +77,7 @@ def routing(layer: ExpertLayer, block: Block, dtype: str, *, aiter_moe: bool, fu
         n_group=n_group,
         topk_group=topk_group,
         scale=1.0 if outside else layer.routed_scaling_factor,
-        custom=block.custom,
+        custom=block.custom if block.custom_scoring in (None, layer.scoring) else None,
         custom_kernel=block.custom_kernel,
         zero_experts=layer.zero_experts,
         hash_routed=layer.hash_routed,

@@ -40,7 +40,7 @@ def choose(q: Question) -> Choice:
     if chooser is None:
         method = q.layer.quantization.method
         why = f"we know no vLLM method for experts stored as {method or scheme}."
-        text = f"Unknown quantization method: {method}."
-        source = "vllm/model_executor/layers/quantization/__init__.py (0.33.0)"
-        return refused("", q.sizes, Refusal("config", text, why, "Use --engine aiter to judge the bare shape.", source))
+        text = f"Unsupported FusedMoe scheme: {q.layer.quantization.weight_dtype}, {q.layer.quantization.activation_dtype}"
+        source = "vllm/model_executor/layers/quantization (0.33.0)"
+        return refused("", q.sizes, Refusal("layer", text, why, "Use --engine aiter to judge the bare shape.", source))
     return chooser(q)

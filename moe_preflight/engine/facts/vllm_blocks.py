@@ -33,6 +33,8 @@ class Block:
     logits: str = "model"
     fse: str = "no"
     custom_kernel: str = "torch"
+    custom_scoring: str | None = None
+    """The custom function is used for this scoring only; every other falls to the plain routers."""
     activation: str = "silu"
     """What the file passes: its own word, or ``config`` where it hands the checkpoint's on."""
 
@@ -50,7 +52,9 @@ def _rows() -> tuple[Block, ...]:
         Block("bailing_moe_linear", "bailing_moe_linear.py:312", "both", "output"),
         Block("bailing_moe_v3", "bailing_moe_v3.py:1199", "config", scoring="sigmoid", renormalize=True, logits="fp32"),
         Block("beam", "vllm/models/beam/nvidia/moe.py:84", "both", "output", scoring="sigmoid"),
-        Block("cohere2_moe", "cohere2_moe.py:351", custom="custom_routing_function", tp_within_experts=True),
+        Block(
+            "cohere2_moe", "cohere2_moe.py:351", custom="token_choice_with_bias", custom_scoring="sigmoid", tp_within_experts=True
+        ),
         Block("dbrx", "dbrx.py:165", scoring="softmax", renormalize=True),
         Block("deepseek_v2", "deepseek_v2.py:374", "config", "aiter", fse="shared"),
         Block("deepseek_v4", "vllm/models/deepseek_v4/amd/model.py:749", logits="fp32", fse="own"),
