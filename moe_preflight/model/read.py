@@ -233,6 +233,8 @@ class _Reader:
         return [kind]
 
     def _mtp(self, common: ExpertLayer, sizes: _Sizes, quant: quantization.Reader) -> tuple[ExpertLayer, ...]:
+        if self.family.mtp is None or self.family.mtp.read(self.f).origin != "file":
+            return ()  # a class default would claim layers the checkpoint may not have
         depth = self._number("mtp_layers", self.family.mtp, 0)
         if not depth:
             return ()

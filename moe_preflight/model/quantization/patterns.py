@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from fnmatch import translate
 
 MAX_PATTERN = 1000
 MAX_NAME = 200
@@ -67,24 +66,23 @@ class Matcher:
         return compiled.regex.match(name) is not None
 
     def glob(self, pattern: str, name: str) -> bool:
-        """Shell-style, as ``fnmatch``: ``*`` is any run of characters."""
-        if "*" not in pattern and "?" not in pattern and "[" not in pattern:
-            return pattern == name
+        """Shell-style, as ``fnmatch``: ``*`` any run of characters, ``?`` one, ``[...]`` one of a set."""
         if len(pattern) > MAX_PATTERN:
             return False
-        parts = pattern.split("*")
         if "?" not in pattern and "[" not in pattern:
-            return _glob_by_parts(parts, name)
-        return self.regex(translate(pattern), name)
+            return _stars(pattern, name)
+        return _glob(pattern, name)
 
     def target(self, pattern: str, name: str) -> bool:
         """compressed-tensors and Quark: ``re:`` and a regular expression, else the very name."""
         return self.regex(pattern[3:], name) if pattern.startswith("re:") else pattern == name
 
 
-def _glob_by_parts(parts: list[str], name: str) -> bool:
-    """Stars only: the literal pieces must follow each other. Linear, no regular expression."""
-    first, *middle, last = parts
+def _stars(pattern: str, name: str) -> bool:
+    """Stars only: the literal pieces must follow each other. Linear, and the common case."""
+    if "*" not in pattern:
+        return pattern == name
+    first, *middle, last = pattern.split("*")
     if not name.startswith(first) or not name.endswith(last) or len(name) < len(first) + len(last):
         return False
     at, end = len(first), len(name) - len(last)
@@ -94,6 +92,52 @@ def _glob_by_parts(parts: list[str], name: str) -> bool:
             return False
         at = found + len(piece)
     return True
+
+
+def _glob(pattern: str, name: str) -> bool:
+    """The whole language, by remembering the last star only: at most len(pattern) x len(name) steps."""
+    i = j = 0
+    star, mark = -1, 0
+    while j < len(name):
+        width = _one(pattern, i, name[j])
+        if i < len(pattern) and pattern[i] == "*":
+            star, mark, i = i, j, i + 1
+        elif width:
+            i, j = i + width, j + 1
+        elif star >= 0:
+            mark += 1
+            i, j = star + 1, mark
+        else:
+            return False
+    return all(c == "*" for c in pattern[i:])
+
+
+def _one(pattern: str, i: int, char: str) -> int:
+    """How much of the pattern at ``i`` matches this one character; 0 when it does not."""
+    if i >= len(pattern) or pattern[i] == "*":
+        return 0
+    if pattern[i] == "?":
+        return 1
+    if pattern[i] == "[" and (end := pattern.find("]", i + 3 if pattern[i + 1 : i + 2] == "!" else i + 2)) > 0:
+        body = pattern[i + 1 : end]
+        negate = body.startswith("!")
+        inside = _in_set(body[1:] if negate else body, char)
+        return end - i + 1 if inside != negate else 0
+    return 1 if pattern[i] == char else 0
+
+
+def _in_set(body: str, char: str) -> bool:
+    k = 0
+    while k < len(body):
+        if body[k + 1 : k + 2] == "-" and k + 2 < len(body):
+            if body[k] <= char <= body[k + 2]:
+                return True
+            k += 3
+        else:
+            if body[k] == char:
+                return True
+            k += 1
+    return False
 
 
 def _compile(pattern: str) -> _Compiled:
