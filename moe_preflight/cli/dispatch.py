@@ -6,15 +6,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from moe_preflight.cli.options import Aiter, AiterVersion
+from moe_preflight.cli.options import Aiter, AiterVersion, Flydsl, MultiArch
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import TextIO
 
     from moe_preflight.aiter.dispatch import Dispatcher
-
-Flydsl = Annotated[bool, typer.Option("--flydsl/--no-flydsl", help="Is the FlyDSL package installed beside AITER?")]
 
 
 def dispatch(
@@ -24,6 +22,7 @@ def dispatch(
     aiter: Aiter = "auto",
     aiter_version: AiterVersion = None,
     flydsl: Flydsl = True,
+    multi_arch: MultiArch = False,
     env: Annotated[list[str] | None, typer.Option("--aiter-env", help="NAME=VALUE AITER would see; repeat.")] = None,
 ) -> None:
     """Answer raw AITER keys (JSONL in, JSONL out).
@@ -36,15 +35,18 @@ def dispatch(
     from moe_preflight.hardware import by_hand
 
     by_hand(gfx, cu)
-    bad = _answer_all(_open(keys), _dispatcher(gfx, cu, aiter, aiter_version, flydsl, env or []))
+    bad = _answer_all(_open(keys), _dispatcher(gfx, cu, aiter, aiter_version, flydsl, multi_arch, env or []))
     if bad:
         raise typer.Exit(2)
 
 
-def _dispatcher(gfx: str, cu: int, aiter: str, aiter_version: str | None, flydsl: bool, env: list[str]) -> Dispatcher:
+def _dispatcher(
+    gfx: str, cu: int, aiter: str, aiter_version: str | None, flydsl: bool, multi_arch: bool, env: list[str]
+) -> Dispatcher:
     from moe_preflight.aiter import tuned
     from moe_preflight.aiter.dispatch import Dispatcher
     from moe_preflight.aiter.facts.dispatch_rules import MAIN, is_verified, rules_for
+    from moe_preflight.aiter.stage_judge import ck_judge
     from moe_preflight.aiter.tree import open_tree
     from moe_preflight.aiter.version import Version
     from moe_preflight.errors import UsageError
@@ -66,7 +68,8 @@ def _dispatcher(gfx: str, cu: int, aiter: str, aiter_version: str | None, flydsl
     if not table.files:
         raise UsageError(f"{tree.root}: no tuned table to look up.", hint="Expected aiter/configs/tuned_fmoe.csv.")
     verified = None if not (branch or tree.version is None) else "unverified"
-    return Dispatcher(version, gfx, cu, flydsl=flydsl, table=table, env=seen, confidence=verified)
+    judge = ck_judge(version, gfx, multi_arch=multi_arch)
+    return Dispatcher(version, gfx, cu, flydsl=flydsl, table=table, env=seen, judge=judge, confidence=verified)
 
 
 def _names_main(text: str) -> bool:
