@@ -12,8 +12,9 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from moe_preflight.aiter.ck import TileRule, operation_of
-from moe_preflight.aiter.extract_ck import COMMON, GEN, Slot, heuristic_dispatch, instance_lists
+from moe_preflight.aiter.ck import TileRule, brief_operations
+from moe_preflight.aiter.extract_ck import heuristic_dispatch, instance_lists
+from moe_preflight.aiter.sources import COMMON, GEN, Slot
 
 FACTS = Path(__file__).parents[1] / "moe_preflight/aiter/facts"
 
@@ -55,21 +56,6 @@ def table(name: str, history: Mapping[Slot, list[tuple[str, int, tuple[str, ...]
     return "".join([*out, "}\n"])
 
 
-def briefly(chosen: dict[tuple[str, int, bool, bool], str]) -> dict[str, str]:
-    """One entry per table, and one more where a flag makes a difference. Asserts that this loses nothing."""
-    out = {}
-    for (tag, stage, weighted, splitk), operation in chosen.items():
-        if not weighted and not splitk:
-            out[f"{tag} {stage}"] = operation
-        elif not splitk and operation != chosen[tag, stage, False, False]:
-            out[f"{tag} {stage} weighted"] = operation
-        elif not weighted and operation != chosen[tag, stage, False, False]:
-            out[f"{tag} {stage} splitk"] = operation
-    for (tag, stage, weighted, splitk), operation in chosen.items():
-        assert operation == operation_of(out, tag, stage, weighted, splitk), (tag, stage, weighted, splitk)
-    return {k: v for k, v in out.items() if v != "TypeCast"}
-
-
 def main(arguments: list[str]) -> None:
     tiles: dict[Slot, list[tuple[str, int, tuple[str, ...]]]] = {}
     instances: dict[Slot, list[tuple[str, int, tuple[str, ...]]]] = {}
@@ -98,7 +84,7 @@ def main(arguments: list[str]) -> None:
         + f"\nACTIVATIONS: tuple[tuple[str, tuple[str, ...]], ...] = {tuple(activations)!r}\n"
         '"""Activations the generator accepts; any other fails to build."""\n'
     )
-    plain = tuple((since, briefly(chosen)) for since, chosen in operations)
+    plain = tuple((since, brief_operations(chosen)) for since, chosen in operations)
     (FACTS / "ck_instances.py").write_text(
         INSTANCES.format(trees=trees)
         + table("INSTANCES", instances)

@@ -8,7 +8,6 @@ in it (csrc/ck_gemm_moe_2stages_codegen/gen_instances.py, aiter/ops/moe_op.py ge
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -18,8 +17,6 @@ FAMILIES = ("a16w16", "a8w8", "a8w8blkscale", "a8w4", "a4w4", "a4w4_bns")
 
 TWINS = frozenset({"a16w16", "a8w8"})
 """Families that have a separate table for gfx950 (gemm_moe_ck2stages_common.py:374-458, v0.1.20.post1)."""
-
-_TEXT = re.compile(r"(\d{1,4})x(\d{1,4})x(\d{1,4})x(\d{1,4})_(\d)x(\d)_v(\d)\Z")
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,10 +36,10 @@ class Instance:
     @lru_cache(maxsize=512)
     def parse(cls, text: str) -> Instance:
         """From ``256x32x64x64_1x4_v1``. Raises ValueError."""
-        m = _TEXT.match(text)
-        if not m:
-            raise ValueError(f"not an instance: {text!r}")
-        return cls(*(int(g) for g in m.groups()))
+        tile, waves, pipeline = text.split("_")
+        block_size, m, n, k = map(int, tile.split("x"))
+        m_waves, n_waves = map(int, waves.split("x"))
+        return cls(block_size, m, n, k, m_waves, n_waves, int(pipeline.removeprefix("v")))
 
     def __str__(self) -> str:
         return f"{self.block_size}x{self.m}x{self.n}x{self.k}_{self.m_waves}x{self.n_waves}_v{self.pipeline}"
@@ -64,15 +61,15 @@ class TileRule:
         return self.block_m in (0, block_m) and (not self.when or compare(self.when, inter_dim))
 
 
-_WHEN = re.compile(r"inter_dim (?:(<=|<|>=|>) (\d{1,7})|% ([1-9]\d{0,6}) == 0)\Z")
-
-
 @lru_cache(maxsize=64)
 def _condition(when: str) -> tuple[str, int]:
-    m = _WHEN.match(when)
-    if not m:
-        raise ValueError(f"not a condition on inter_dim: {when!r}")
-    return (m[1], int(m[2])) if m[1] else ("%", int(m[3]))
+    """(operator, number) of ``inter_dim <= 192`` or ``inter_dim % 256 == 0``. Raises ValueError."""
+    match when.split():
+        case ["inter_dim", ("<=" | "<" | ">=" | ">") as op, n]:
+            return op, int(n)
+        case ["inter_dim", "%", n, "==", "0"] if int(n) > 0:
+            return "%", int(n)
+    raise ValueError(f"not a condition on inter_dim: {when!r}")
 
 
 def compare(when: str, inter_dim: int) -> bool:
@@ -100,6 +97,22 @@ def operation_of(operations: Mapping[str, str], tag: str, stage: int, weighted: 
     if splitk:
         base = operations.get(f"{tag} {stage} splitk", base)
     return operations.get(f"{tag} {stage} weighted", base) if weighted else base
+
+
+def brief_operations(chosen: Mapping[tuple[str, int, bool, bool], str]) -> dict[str, str]:
+    """The brief table operation_of() reads, from every (tag, stage, weighted, splitk). Raises ValueError where the brief form
+    cannot say it, which is where split-k and the routing weight change the name together."""
+    out = {}
+    for (tag, stage, weighted, splitk), operation in chosen.items():
+        base = chosen[tag, stage, False, False]
+        if not weighted and not splitk:
+            out[f"{tag} {stage}"] = operation
+        elif weighted != splitk and operation != base:
+            out[f"{tag} {stage} {'weighted' if weighted else 'splitk'}"] = operation
+    for (tag, stage, weighted, splitk), operation in chosen.items():
+        if operation != operation_of(out, tag, stage, weighted, splitk):
+            raise ValueError(f"{tag} stage {stage}: split-k and the routing weight change the kernel's name together")
+    return {k: v for k, v in out.items() if v != "TypeCast"}
 
 
 PACK = {"a4w4": 2, "a4w4_bns": 2}

@@ -13,47 +13,31 @@ import re
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 
-from moe_preflight.aiter.ck import FAMILIES, TWINS, Instance, TileRule
-from moe_preflight.aiter.syntax import Refused, assignments, definitions, parse, refuse_if_changed, string_map, strings
-
-GEN = "ck_gemm_moe_2stages_codegen/gen_instances.py"
-COMMON = "ck_gemm_moe_2stages_codegen/gemm_moe_ck2stages_common.py"
+from moe_preflight.aiter import cpp
+from moe_preflight.aiter.ck import FAMILIES, TWINS, Instance, TileRule, brief_operations
+from moe_preflight.aiter.ck_facts import CkFacts
+from moe_preflight.aiter.sources import Refused, Slot
+from moe_preflight.aiter.syntax import assignments, definitions, parse, refuse_if_changed, string_map, strings
 
 TAGS = tuple(t for f in FAMILIES for t in ((f, f"{f}_gfx950") if f in TWINS else (f,)))
 """Every table name the generator uses."""
 
-Slot = tuple[str, int]
-"""(tag, stage)."""
-
-
 # --- the heuristic dispatch: C++ in string constants -----------------------------------------------------------------
 
-_TOKEN = re.compile(
-    r'\s+|//[^\n]*|/\*(?:[^*]|\*(?!/))*\*/|("(?:[^"\\\n]|\\.)*"|[A-Za-z_]\w*|\d+|&&|\|\||[<>=!]=|::|[{}()<>;,%/#&|!=*+-])'
-)
 _PLACEHOLDER = re.compile(r"\{\{|\}\}|\{(\w+)\}")
-_DIRECTIVE = re.compile(r"^[ \t]*#[ \t]*([^\n]*?)[ \t]*$", re.M)
-_HARMLESS = re.compile(r"if(?:def)?\b.*__Float4_e2m1fn_x2.*|endif\b.*")
+_DIRECTIVE = re.compile(r"^[ \t]*#([^\n]*)", re.M)
+_HARMLESS = re.compile(r"if(?:def)?\b[^\n]*__Float4_e2m1fn_x2[^\n]*|endif\b[^\n]*")
 """Directives that hide a whole template from compilers without fp4, and nothing else."""
 
 
 def _tokens(template: str) -> list[str]:
     """Tokens of one template: ``{{`` is a brace, ``{Name}`` the identifier Name; preprocessor lines are dropped."""
-    text = _PLACEHOLDER.sub(lambda m: m[1] or m[0][0], template)
+    text = cpp.without_comments(_PLACEHOLDER.sub(lambda m: m[1] or m[0][0], template))
     for directive in _DIRECTIVE.findall(text):
-        if not _HARMLESS.fullmatch(directive):
+        if not _HARMLESS.fullmatch(directive.strip()):
             raise Refused(f"a dispatch template has the directive #{directive}")
     text = _DIRECTIVE.sub("", text)
-    out: list[str] = []
-    at = 0
-    while at < len(text):
-        m = _TOKEN.match(text, at)
-        if m is None:
-            raise Refused(f"unexpected character {text[at]!r} in a dispatch template")
-        if m[1] is not None:
-            out.append(m[1])
-        at = m.end()
-    return out
+    return cpp.tokens(text)
 
 
 _GUARDS = frozenset({"dtype_checker", "ActOP", "MulRoutedWeight", "Quant", "Preshuffle"})
@@ -415,3 +399,24 @@ def _truth(node: ast.expr, known: dict[str, str | bool]) -> bool:
         case ast.Name(id=("MulRoutedWeight" | "splitk") as name):
             return bool(known[name])
     raise Refused(f"line {node.lineno} of the instance lists asks something this tool does not know")
+
+
+# --- both ------------------------------------------------------------------------------------------------------------
+
+
+def ck_facts(gen: str, common: str, name: str) -> CkFacts:
+    """The tables of a tree from the text of its two files. ``name`` is gen_instances.py's name in the tree, for sources.
+    Raises Refused."""
+    dispatch, listed = heuristic_dispatch(gen), instance_lists(common)
+    try:
+        operations = brief_operations(listed.operations)
+    except ValueError as e:
+        raise Refused(str(e)) from None
+    return CkFacts(
+        rules=dispatch.rules,
+        instances={slot: frozenset(map(Instance.parse, names)) for slot, names in listed.instances.items()},
+        operations=operations,
+        activations=dispatch.activations,
+        sources={slot: f"{name}:{line}" for slot, line in dispatch.lines.items()},
+        confidence="read",
+    )

@@ -48,21 +48,18 @@ class CkName:
     dtypes: tuple[str, str, str]
 
 
+# Plain strings: compiled when first used (re keeps them), because most runs meet one or two kinds of names.
 _N = r"(\d{1,5})"
-_CK = re.compile(
-    rf"moe_ck2stages_gemm([12])_{_N}x{_N}x{_N}x{_N}_(\d{{1,2}})x(\d{{1,2}})_([A-Za-z0-9]{{1,80}})_v(\d)_Nswizzle[01]_Quant(\d)"
+_CK = (
+    rf"(?a)moe_ck2stages_gemm([12])_{_N}x{_N}x{_N}x{_N}_(\d{{1,2}})x(\d{{1,2}})_([A-Za-z0-9]{{1,80}})_v(\d)_Nswizzle[01]_Quant(\d)"
     r"_MulRoutedWeight([01])(?:_([a-z]\w{0,30}?))?_([A-Z0-9]{2,8})_([A-Z0-9]{2,8})_([A-Z0-9]{2,8})\Z"
 )
-_ASM = re.compile(r"_ZN5aiter(\d{1,3})(fmoe_\w{1,200})E\Z")
-_ASM_TILE = re.compile(r"(?:\A|_)(\d{1,4})x(\d{1,4})(?:_|\Z)")
-_FLYDSL = re.compile(
-    rf"flydsl_moe([12])(?:_layout)?_a([a-z0-9]{{2,8}})_w([a-z0-9]{{2,8}})_([a-z0-9]{{2,8}})_t{_N}x{_N}x{_N}(?:_\w+)?\Z"
-)
-_MXMOE = re.compile(rf"flydsl_mxmoe_g([12])_(a\d)(w\d)_{_N}x{_N}x{_N}(?:_\w+)?\Z", re.I)
-_OPUS = re.compile(
-    rf"opus_moe([12])(?:_layout)?_a([a-z0-9]{{2,8}})_w([a-z0-9]{{2,8}})_([a-z0-9]{{2,8}})_t{_N}x{_N}(?:x{_N})?(?:_\w+)?\Z"
-)
-_CKTILE = re.compile(r"cktile_(a\d{1,2})(w\d{1,2})(?:_bm(\d{1,4}))?\Z")
+_ASM = r"(?a)_ZN5aiter(\d{1,3})(fmoe_\w{1,200})E\Z"
+_ASM_TILE = r"(?a)(?:\A|_)(\d{1,4})x(\d{1,4})(?:_|\Z)"
+_FLYDSL = rf"(?a)flydsl_moe([12])(?:_layout)?_a([a-z0-9]{{2,8}})_w([a-z0-9]{{2,8}})_([a-z0-9]{{2,8}})_t{_N}x{_N}x{_N}(?:_\w+)?\Z"
+_MXMOE = rf"(?a)flydsl_mxmoe_g([12])_(a\d)(w\d)_{_N}x{_N}x{_N}(?:_\w+)?\Z"
+_OPUS = rf"(?a)opus_moe([12])(?:_layout)?_a([a-z0-9]{{2,8}})_w([a-z0-9]{{2,8}})_([a-z0-9]{{2,8}})_t{_N}x{_N}(?:x{_N})?(?:_\w+)?\Z"
+_CKTILE = r"(?a)cktile_(a\d{1,2})(w\d{1,2})(?:_bm(\d{1,4}))?\Z"
 _ACTIVATIONS = ("silu", "gelu", "swiglu", "situv2", "gelutanh")
 
 
@@ -71,15 +68,11 @@ def parse(name: str) -> KernelName | None:
     """The parts of ``name``, or None when it is empty, too long or of no known kind."""
     if not name or len(name) > MAX_NAME:
         return None
-    for reader in (_ck, _asm, _flydsl, _mxmoe, _opus, _cktile):
-        found = reader(name)
-        if found is not None:
-            return found
-    return None
+    return next((reader(name) for prefix, reader in _READERS.items() if name.startswith(prefix)), None)
 
 
 def _ck(name: str) -> KernelName | None:
-    m = _CK.match(name)
+    m = re.match(_CK, name)
     if not m:
         return None
     block_size, tile_m, tile_n, tile_k, m_waves, n_waves = (int(m[i]) for i in range(2, 8))
@@ -94,10 +87,10 @@ def _ck(name: str) -> KernelName | None:
 
 
 def _asm(name: str) -> KernelName | None:
-    m = _ASM.match(name)
+    m = re.match(_ASM, name)
     if not m or int(m[1]) != len(m[2]):
         return None
-    tile = _ASM_TILE.search(m[2])
+    tile = re.search(_ASM_TILE, m[2])
     words = m[2].split("_")
     act = next((a for a in _ACTIVATIONS if a in words), "")
     stage1 = words[1] == "stage1"
@@ -113,22 +106,33 @@ def _asm(name: str) -> KernelName | None:
 
 
 def _flydsl(name: str) -> KernelName | None:
-    m = _FLYDSL.match(name)
+    m = re.match(_FLYDSL, name)
     return m and KernelName(name, "flydsl", int(m[1]), int(m[5]), int(m[6]), int(m[7]), m[2], m[3], m[4])
 
 
 def _mxmoe(name: str) -> KernelName | None:
-    m = _MXMOE.match(name)
+    m = re.match(_MXMOE, name, re.I)
     return m and KernelName(name, "mxmoe", int(m[1]), int(m[4]), int(m[5]), int(m[6]), m[2].lower(), m[3].lower())
 
 
 def _opus(name: str) -> KernelName | None:
-    m = _OPUS.match(name)
+    m = re.match(_OPUS, name)
     return m and KernelName(name, "opus", int(m[1]), int(m[5]), int(m[6]), int(m[7]) if m[7] else None, m[2], m[3], m[4])
 
 
 def _cktile(name: str) -> KernelName | None:
     if name == "swiglu_mxfp4_bf16_cktile":
         return KernelName(name, "cktile", 0, dtype_a="bf16", dtype_w="fp4", act="swiglu")
-    m = _CKTILE.match(name)
+    m = re.match(_CKTILE, name)
     return m and KernelName(name, "cktile", 0, int(m[3]) if m[3] else None, dtype_a=m[1], dtype_w=m[2])
+
+
+_READERS = {
+    "moe_ck2stages_": _ck,
+    "_ZN5aiter": _asm,
+    "flydsl_mxmoe_": _mxmoe,
+    "flydsl_moe": _flydsl,
+    "opus_moe": _opus,
+    "cktile_": _cktile,
+    "swiglu_": _cktile,
+}

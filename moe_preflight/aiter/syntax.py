@@ -7,15 +7,11 @@ on, for any layout, and with docstrings, annotations, decorators and logging lef
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Collection, Iterator
+from itertools import pairwise
 
-
-class Refused(Exception):
-    """A source that is not written in a way this tool understands. ``reason`` is a plain statement."""
-
-    def __init__(self, reason: str) -> None:
-        super().__init__(reason)
-        self.reason = reason
+from moe_preflight.aiter.sources import Refused
 
 
 def parse(source: str, name: str) -> ast.Module:
@@ -24,6 +20,50 @@ def parse(source: str, name: str) -> ast.Module:
         return ast.parse(source)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as e:
         raise Refused(f"{name} is not Python this tool can parse ({type(e).__name__})") from None
+
+
+def parse_only(source: str, name: str, wanted: Collection[str]) -> ast.Module:
+    """The module of ``source`` with no more than its top-level ``wanted`` functions, classes and assignments.
+
+    Only their text is parsed, which matters for files of thousands of lines; line numbers stay those of the file. Where the
+    text does not fall apart at its left margin (a wanted name inside a block, a string that reaches into the margin), the
+    whole file is parsed and filtered. Absent names are left out. Raises Refused.
+    """
+    margins = [m.start() for m in _MARGIN.finditer(source)] + [len(source)]
+    inside = re.compile(rf"\b(?:{'|'.join(map(re.escape, wanted))})\b[ \t]*[(:=]")
+    body: list[ast.stmt] = []
+    line = counted = 0
+    try:
+        for start, end in pairwise(margins):
+            m = _NAMED.match(source, start)
+            if m and (m[1] or m[2]) in wanted:
+                line, counted = line + source.count("\n", counted, start), start
+                piece = ast.parse("\n" * line + source[start:end])
+                if len(piece.body) != 1:
+                    raise SyntaxError
+                body += piece.body
+            elif _BLOCK.match(source, start) and inside.search(source, start, end):
+                raise SyntaxError
+        return ast.Module(body, [])
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        whole = parse(source, name)
+        return ast.Module([n for n in _top_level(whole.body) if _name_of(n) in wanted], [])
+
+
+_MARGIN = re.compile(r"^[A-Za-z_@]", re.M)
+_NAMED = re.compile(r"(?:async[ \t]+)?(?:def|class)[ \t]+(\w+)|(\w+)[ \t]*(?::[^=\n]{1,200})?=(?!=)")
+_BLOCK = re.compile(r"(?:if|try|else|elif|except|finally|with|for|while|match)\b")
+"""Statements whose indented part may define a name of the module."""
+
+
+def _name_of(node: ast.stmt) -> str:
+    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        return node.name
+    if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
+        return node.targets[0].id
+    if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+        return node.target.id
+    return ""
 
 
 def assignments(module: ast.Module) -> dict[str, ast.expr]:
@@ -118,10 +158,14 @@ _SPEAKERS = frozenset({"logger", "logging", "warnings"})
 def canonical(node: ast.AST) -> str:
     """A text that two trees share when they do the same in the same words.
 
-    Own walk instead of ast.dump(): its output changes between Python releases (new fields, defaults left out).
+    Own walk instead of ast.dump(): its output changes between Python releases (new fields, defaults left out). Raises
+    Refused when the tree is too deep.
     """
     out: list[str] = []
-    _write(node, out)
+    try:
+        _write(node, out)
+    except RecursionError:
+        raise Refused("an expression is nested too deeply") from None
     return "".join(out)
 
 
