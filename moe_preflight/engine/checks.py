@@ -9,7 +9,7 @@ from moe_preflight.engine.facts.vllm_blocks import Block
 from moe_preflight.engine.facts.vllm_quantization import DEPRECATED, KNOWN, ROCM
 from moe_preflight.engine.facts.vllm_releases import Release, at_least
 from moe_preflight.engine.parallel import Split
-from moe_preflight.engine.plan import Deployment, Refusal
+from moe_preflight.engine.plan import Deployment, Note, Refusal
 from moe_preflight.errors import UsageError
 from moe_preflight.model.moe import ExpertLayer, MoEModel
 
@@ -211,6 +211,17 @@ def model(model_: MoEModel, layer_: ExpertLayer, block: Block, deployment: Deplo
                 f"vllm/model_executor/models/{block.line} (0.33.0)",
             )
         )
+    kv = _kv_heads(model_)
+    if kv and tp > 1 and (kv % tp if kv >= tp else tp % kv):
+        out.append(
+            Refusal(
+                "model",
+                "AssertionError",
+                f"the attention asserts that its {kv} key-value heads divide by the tensor parallel size {tp}, or the reverse.",
+                f"Use a tensor parallel size that divides {kv} or is a multiple of it.",
+                "vllm/model_executor/layers/linear.py QKVParallelLinear (0.33.0)",
+            )
+        )
     if block.name == "deepseek_v4" and tp > 0 and experts % tp:
         out.append(
             Refusal(
@@ -222,6 +233,49 @@ def model(model_: MoEModel, layer_: ExpertLayer, block: Block, deployment: Deplo
             )
         )
     return out
+
+
+def _kv_heads(model_: MoEModel) -> int:
+    """Key-value heads of a model with ordinary attention; 0 where it has none, or compresses them (MLA)."""
+    text = _text(model_.config)
+    if text.get("kv_lora_rank") or text.get("q_lora_rank"):
+        return 0
+    for name in ("num_key_value_heads", "num_kv_heads", "num_attention_groups"):
+        value = text.get(name)
+        if isinstance(value, int) and not isinstance(value, bool):
+            return max(0, value)
+    return 0
+
+
+VISION_TOWERS = frozenset(
+    ("ernie45_vl", "glm4_1v", "kimi_k25", "kimi_vl", "qwen3_5", "qwen3_omni_moe_thinker", "qwen3_vl_moe", "vllm.models.kimi_k3")
+)
+"""Files whose vision tower splits its heads by the tensor parallel size unless --mm-encoder-tp-mode data is given."""
+
+
+def vision_note(model_: MoEModel, file: str | None, deployment: Deployment) -> Note | None:
+    """A bare assertion of the vision tower, which one flag lifts: a note, not a refusal of the experts."""
+    tower = model_.config.get("vision_config")
+    if file not in VISION_TOWERS or not isinstance(tower, Mapping) or deployment.tp <= 1:
+        return None
+    for name in ("num_heads", "vt_num_attention_heads", "num_attention_heads"):
+        heads = tower.get(name)
+        if isinstance(heads, int) and not isinstance(heads, bool) and heads > 0 and heads % deployment.tp:
+            text = (
+                f"The vision tower has {heads} heads: vLLM asserts '{heads} is not divisible by {deployment.tp}' unless it is started "
+                "with --mm-encoder-tp-mode data. The experts are not affected."
+            )
+            source = "vllm/model_executor/models/glm4_1v.py:292 (0.33.0)"
+            return Note("vision-tower-heads", text, source, {"heads": heads, "tp": deployment.tp})
+    return None
+
+
+def pipeline_note(model_: MoEModel, deployment: Deployment) -> Note | None:
+    """More pipeline ranks than layers: some ranks own none. What vLLM then does was not run."""
+    if deployment.pp <= model_.num_layers or not model_.num_layers:
+        return None
+    text = f"{deployment.pp} pipeline ranks share {model_.num_layers} layers: some own none (unverified what vLLM does then)."
+    return Note("pipeline-ranks-without-layers", text, "vllm/distributed/utils.py:225 (0.33.0)", {"layers": model_.num_layers})
 
 
 def layer(layer_: ExpertLayer, width: int, split: Split, deployment: Deployment) -> list[Refusal]:

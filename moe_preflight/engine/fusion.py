@@ -28,9 +28,10 @@ class Fused:
 
 def fused_shared(model: MoEModel, layer: ExpertLayer, block: Block, ask: Ask) -> Fused:
     """The fused slots of ``layer``. Nothing is fused unless the three switches are on and the GPU is one of AITER's."""
-    if not (ask.aiter_moe and ask.env.fuse_shared_experts) or not layer.shared_intermediate_size or not ask.gated:
-        return Fused(0)
-    if ask.split.mori:
+    requested = ask.env.flag("VLLM_ROCM_USE_AITER_FUSION_SHARED_EXPERTS")
+    if block.fse != "own":  # MiniMax-M3 and DeepSeek-V4 look at that one variable alone
+        requested = requested and ask.aiter_moe
+    if not requested or not layer.shared_intermediate_size or not ask.gated or ask.split.mori:
         return Fused(0)
     why_not = _why_not(model, layer, block, ask)
     if why_not:
@@ -44,10 +45,11 @@ def fused_shared(model: MoEModel, layer: ExpertLayer, block: Block, ask: Ask) ->
 def _why_not(model: MoEModel, layer: ExpertLayer, block: Block, ask: Ask) -> str | None:
     if block.fse == "no":
         return "this model file has no fused path"
-    if block.name == "minimax_m3" and ask.split.use_ep:
-        return "MiniMax-M3 does not fuse under expert parallelism"
-    if block.name == "deepseek_v4" and layer.quantization.scheme != "mxfp4_a4":
-        return "DeepSeek-V4 fuses only with Quark MXFP4"
+    if block.fse == "own" and ask.split.use_ep:
+        return "this model does not fuse under expert parallelism"
+    if block.name == "deepseek_v4":
+        quark = layer.quantization.method == "quark" and layer.quantization.scheme.startswith("mxfp4")
+        return None if quark else "DeepSeek-V4 fuses only with Quark MXFP4"
     if block.name == "glm5next" and not (
         ask.gfx == "gfx950" and ask.split.flat in (4, 8) and ask.split.dp == 1 and ask.split.pcp == 1 and not ask.split.use_ep
     ):

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from moe_preflight.engine import fp8, mxfp4, otherquant, unquantized
 from moe_preflight.engine.choice import Choice, Question, refused, with_notes
-from moe_preflight.engine.plan import Note, Refusal
+from moe_preflight.engine.plan import BackendChoice, Note, Refusal
 
 Chooser = Callable[[Question], Choice]
 
@@ -32,6 +32,10 @@ SCHEMES: dict[str, Chooser] = {
 def choose(q: Question) -> Choice:
     """The method's answer for ``q``; a scheme no method of vLLM serves is refused."""
     scheme = q.layer.quantization.scheme
+    if q.block == "deepseek_v4" and q.ask.backend == "aiter_mega_moe":
+        source = "vllm/models/deepseek_v4/amd/model.py:720 (0.33.0)"
+        backend = BackendChoice("AITER_MEGA_MOE", "asked for by --moe-backend aiter_mega_moe", (), False, source)
+        return Choice("DeepseekV4AiterMegaMoEExperts", backend, q.sizes, bytes_per_element=0.5)
     if scheme == "other" and q.layer.quantization.method in (None, "mlx"):
         # A quantization_config without quant_method (MLX writes such) is none to vLLM: it builds plain layers.
         text = "quantization_config names no quant_method, so vLLM builds unquantized experts; the checkpoint will not load into them."

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from moe_preflight.engine import architecture, checks, environment, linears, parallel, router, schemes
+from dataclasses import replace
+
+from moe_preflight.engine import architecture, checks, environment, linears, parallel, router, schemes, switches
 from moe_preflight.engine.call import rank_problem, silent_notes
 from moe_preflight.engine.choice import Choice, Question, Sizes
 from moe_preflight.engine.experts import Ask
@@ -25,6 +27,8 @@ def plan(model: MoEModel, deployment: Deployment) -> EnginePlan:
     if resolved.why:
         code = "engine-version-nearest" if resolved.exact else "engine-version-unverified"
         notes.append(Note(code, resolved.why, "moe_preflight/engine/facts/vllm_releases.py"))
+    about = (checks.vision_note(model, found.file, deployment), checks.pipeline_note(model, deployment))
+    notes += [note for note in about if note is not None]
     refusals = checks.config(model, deployment, found, release)
     layers: list[LayerPlan] = []
     for layer in model.layers:
@@ -57,6 +61,9 @@ def _layer(
     width = checks.passed_width(model, layer, block, deployment)
     plain = Ask(deployment.gpu.gfx, env, release, split, activation, "")
     shared = fused_shared(model, layer, block, plain)
+    if block.name == "minimax_m3" and shared.count and plain.gfx == "gfx950" and plain.aiter_moe:
+        # The shared expert rides in AITER's grouped kernel with one group (minimax_m3/amd/model.py:463).
+        block = replace(block, groups="one", scale="router")
     route = router.routing(layer, block, model.dtype, aiter_moe=plain.aiter_moe, fused_shared=shared.count)
     ask = Ask(
         gfx=deployment.gpu.gfx,
@@ -75,7 +82,9 @@ def _layer(
         layer, ask, Sizes.plain(layer.model_dim, split.inter_dim(width)), model.dtype, width, block.name, max(1, deployment.tp)
     )
     choice: Choice = schemes.choose(question)
-    refusals = [*checks.layer(layer, width, split, deployment), *([choice.refusal] if choice.refusal else [])]
+    switched = switches.refusals(model, layer, block, ask, deployment)
+    refusals = [*checks.layer(layer, width, split, deployment), *(r for r in switched if r.stage == "layer")]
+    refusals += [choice.refusal] if choice.refusal else []
     plan_ = LayerPlan(
         layer=layer,
         backend=choice.backend,
@@ -89,4 +98,5 @@ def _layer(
         layers_per_rank=parallel.most_on_one_rank(layer.layers, layer.count, model.num_layers, max(1, deployment.pp)),
     )
     stops = checks.model(model, layer, block, deployment, release)
+    stops += [r for r in switched if r.stage == "model"]
     return plan_, stops + linears.refusals(model, layer, deployment, fused=shared.count > 0)

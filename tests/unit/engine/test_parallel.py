@@ -104,3 +104,24 @@ def test_versions(version, facts, confidence):
 def test_pins():
     pins = {v: run(K2, version=v).aiter_pin for v in ("0.29.0", "0.30.0", "0.31.0", "0.32.0", "0.33.0")}
     assert pins == {"0.29.0": None, "0.30.0": None, "0.31.0": "v0.1.23", "0.32.0": "v0.1.24.post1", "0.33.0": "v0.1.26"}
+
+
+def test_key_value_heads():
+    config = {"num_experts": 64, "num_key_value_heads": 8}
+    plan = run(model("Qwen3MoeForCausalLM", heads=96, config=config, moe_intermediate_size=3072), tp=6)
+    assert [(r.stage, r.error) for r in plan.refusals] == [("model", "AssertionError")]
+    assert not run(model("Qwen3MoeForCausalLM", heads=96, config=config), tp=16).refusals
+    latent = {**config, "kv_lora_rank": 512}
+    assert not run(model("DeepseekV3ForCausalLM", heads=96, config=latent, moe_intermediate_size=3072), tp=6).refusals
+
+
+def test_a_vision_tower_is_a_note():
+    config = {"vision_config": {"num_heads": 12}, "text_config": {"model_type": "glm4v_moe_text"}}
+    plan = run(model("Glm4vMoeForConditionalGeneration", config=config), tp=8)
+    assert not plan.refusals
+    assert "'12 is not divisible by 8'" in next(n for n in plan.notes if n.code == "vision-tower-heads").message
+    assert not [n for n in run(model("Glm4vMoeForConditionalGeneration", config=config), tp=4).notes if "vision" in n.code]
+
+
+def test_more_pipeline_ranks_than_layers():
+    assert "pipeline-ranks-without-layers" in [n.code for n in run(model(), pp=5).notes]
