@@ -68,7 +68,7 @@ def observe(case: SmokeCase, backend: str, ended: Ended, timeout: float) -> Obse
         "seed": case.seed,
         "weights": "random" if case.weights is None else "real",
         "notes": [str(n) for n in result.get("notes") or told["log"].get("notes") or []] + _notes(case, ended, end),
-        "output_tail": [] if status in ("ok", "confirmed") else ended.tail,
+        "output_tail": [] if result and status in ("ok", "confirmed") else ended.tail,
     }
 
 

@@ -27,7 +27,8 @@ from moe_preflight.smoke.torch_backend import TorchBackend
 from moe_preflight.smoke.weights import DTYPES, RandomSource, Source, Stacked, stack
 from moe_preflight.smoke.wire import TEXT, Stop, Wire, is_out_of_memory
 
-WARM_UP, MOST_LAUNCHES, TIMING_BUDGET_S = 3, 50, 3.0
+WARM_UP, MOST_LAUNCHES, TIMING_BUDGET_S = 3, 25, 3.0
+"""Launches before timing, launches timed at most, and seconds after which no further one is timed."""
 
 
 class Launch:

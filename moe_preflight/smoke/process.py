@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import IO, Any
 
-TAIL_LINES, TAIL_WIDTH = 20, 400
+TAIL_LINES, TAIL_WIDTH = 30, 400
 MAX_EVENT, MAX_EVENTS = 1 << 20, 1000
 """An event line longer than this is garbage, and so is everything after this many."""
 

@@ -1,7 +1,7 @@
 """A stand-in for AITER: the names, signatures and habits a launch meets, with the arithmetic in plain torch on any device.
 
-MOE_STANDIN picks what goes wrong, for the expert GEMMs (ok, ck, abort, hang, wrong, nan, killed, chatty, garbage, fork, old,
-torch-oom) or the router (router-raises, router-aborts, router-wrong, router-garbage).
+MOE_STANDIN picks what goes wrong, for the expert GEMMs (ok, ck, abort, hang-native, wrong, nan, chatty, garbage, fork, torch-oom)
+or the router (router-aborts, router-wrong, router-garbage, router-unscaled).
 """
 
 import logging
@@ -13,8 +13,12 @@ import torch
 
 from . import dtypes as dtypes
 
-MODE = os.environ.get("MOE_STANDIN", "ok")
 __version__ = "0.1.20.post1"
+
+
+def mode():
+    return os.environ.get("MOE_STANDIN", "ok")
+
 
 logger = logging.getLogger("aiter")
 if not logger.handlers:
@@ -24,7 +28,7 @@ if not logger.handlers:
     logger.setLevel(logging.INFO)
     logger.propagate = False
 
-if MODE == "chatty":
+if mode() == "chatty":
     print("merge tuned file under model_configs/ and configs/")
     os.write(1, b"C++ writes here too\n")
     for n in range(20000):
@@ -57,7 +61,7 @@ def biased_grouped_topk(
     assert gating_output.dtype == correction_bias.dtype
     if num_expert_group not in (1, 2, 4, 8):
         text = f"Unsupported num_expert_group: {num_expert_group}"
-        if MODE == "router-aborts":
+        if mode() == "router-aborts":
             os.write(2, f"[AITER] topk_softmax_kernels_group.cu:1118 {text}\n".encode())
             os.abort()
         raise RuntimeError(text)
@@ -72,11 +76,11 @@ def biased_grouped_topk(
     weights = scores.gather(1, ids)
     if need_renorm:
         weights = weights / weights.sum(-1, keepdim=True)
-    if MODE == "router-wrong":
+    if mode() == "router-wrong":
         ids = (ids + 1) % scores.shape[1]
-    if MODE == "router-garbage":
+    if mode() == "router-garbage":
         ids = ids + 100000
-    topk_weights.copy_(weights * (1.0 if MODE == "router-unscaled" else routed_scaling_factor))
+    topk_weights.copy_(weights * (1.0 if mode() == "router-unscaled" else routed_scaling_factor))
     topk_ids.copy_(ids)
 
 

@@ -1,13 +1,12 @@
 import contextlib
 import os
-import signal
 import subprocess
 import sys
 import time
 
 import torch
 
-from . import MODE, ActivationType, QuantType, logger
+from . import ActivationType, QuantType, logger, mode
 from .ops.shuffle import _flip
 
 TOKENS_LOGGED = set()
@@ -47,46 +46,31 @@ def fused_moe(
     assert w2.is_shuffled
     inter = w2.shape[-1] * (2 if w2.dtype not in (torch.bfloat16, torch.float16) and quant_type == QuantType.per_1x32 else 1)
     _say(hidden_states.shape, inter, w1.shape[0])
-    if MODE == "ck" or (MODE == "ck-native" and inter % 128):
+    if mode() == "ck":
         raise RuntimeError("wrong! device_gemm with the specified compilation parameters does not support this GEMM problem")
-    if MODE == "abort":
+    if mode() == "abort":
         os.write(2, b"Memory access fault by GPU node-1 (Agent handle: 0x1) on address 0x2. Reason: Page not present\n")
         os.abort()
-    if MODE == "hang" or (MODE == "hang-native" and inter % 128):
+    if mode() == "hang-native" and inter % 128:
         os.write(2, b"[aiter] start build [module_moe_ck2stages_b16] under jit/build\n")
         time.sleep(600)
-    if MODE == "killed":
-        os.kill(os.getpid(), signal.SIGKILL)
-    if MODE == "garbage":
+    if mode() == "garbage":
         for fd in range(3, 10):
             with contextlib.suppress(OSError):
                 os.write(fd, b'{"event": 7}\n\xff\xfe not json\n{"event": "end", \n')
         os._exit(3)
-    if MODE == "torch-oom":
+    if mode() == "torch-oom":
         raise torch.cuda.OutOfMemoryError("HIP out of memory. Tried to allocate 20.00 GiB.")
-    if MODE == "fork":
+    if mode() == "fork":
         child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
         logger.info(f"[standin] grandchild {child.pid}")
         time.sleep(600)
     out = _experts(hidden_states, w1, w2, topk_weight, topk_ids, expert_mask, activation, w1_scale, w2_scale, quant_type, inter)
-    if MODE == "wrong":
+    if mode() == "wrong":
         out = out * 2
-    if MODE == "nan":
+    if mode() == "nan":
         out[-1] = float("nan")
     return out.to(hidden_states.dtype)
-
-
-if MODE == "old":
-    _now = fused_moe
-
-    def fused_moe(hidden_states, w1, w2, topk_weight, topk_ids, expert_mask=None, activation=ActivationType.Silu,
-                  quant_type=QuantType.No, doweight_stage1=False, w1_scale=None, w2_scale=None, a1_scale=None, a2_scale=None,
-                  block_size_M=None, num_local_tokens=None, moe_sorting_dispatch_policy=0, dtype=None, hidden_pad=0,
-                  intermediate_pad=0, bias1=None, bias2=None):  # fmt: skip
-        """The signature of v0.1.7."""
-        return _now(
-            hidden_states, w1, w2, topk_weight, topk_ids, expert_mask, activation, quant_type, doweight_stage1, w1_scale, w2_scale
-        )
 
 
 def _say(shape, inter, experts):
