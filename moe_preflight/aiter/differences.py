@@ -5,22 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from moe_preflight.aiter.ck_facts import CkFacts, builtin
-from moe_preflight.aiter.facts.dispatch_rules import rules_for
+from moe_preflight.aiter.facts.dispatch_rules import Tiers, rules_for
 from moe_preflight.aiter.facts.routing import GROUP_COUNTS, at
 from moe_preflight.aiter.version import Version
 
 if TYPE_CHECKING:
     from moe_preflight.aiter.extract import TreeFacts
-    from moe_preflight.aiter.sources import Tiers
-
-_TIERS: dict[str, Tiers] = {
-    "1024": ((17, 16), (1024, "pow2"), (None, 1024)),
-    "16384": ((17, 16), (1024, "pow2"), (2048, 1024), (16384, 2048), (None, 16384)),
-    "16384-small": ((1024, "pow2"), (2048, 1024), (16384, 2048), (None, 16384)),
-    "32768": ((32768, "pow2"), (None, 32768)),
-    "tiers": ((32768, "pow2"), (131072, 32768), (None, 131072)),
-}
-"""Rules.padding (facts/dispatch_rules.py) spelled out."""
 
 _COLUMNS = (
     *("cu_num", "token", "model_dim", "inter_dim", "expert", "topk", "act_type", "dtype", "q_dtype_a", "q_dtype_w", "q_type"),
@@ -30,7 +20,8 @@ _COLUMNS = (
 
 def builtin_tiers(version: Version) -> Tiers:
     """Token padding of a release."""
-    return _TIERS[rules_for(version).padding]
+    # A release's own row for zero tokens is left out: get_padded_M is never asked for them.
+    return tuple(t for t in rules_for(version).tiers if t[0] != 1)
 
 
 def builtin_columns(version: Version) -> tuple[str, ...]:

@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, TypeVar
 
 from moe_preflight.aiter.ck_facts import CkFacts, builtin
 from moe_preflight.aiter.differences import builtin_act, builtin_columns, builtin_group_counts, builtin_tiers
+from moe_preflight.aiter.facts.dispatch_rules import Tiers
 from moe_preflight.aiter.facts.fingerprints import DIGESTS, FILES, SOURCES
 from moe_preflight.aiter.fingerprint import file_hash
-from moe_preflight.aiter.sources import COMMON, FUSED_MOE, GEN, KERNEL, MAX_SOURCE, Refused, Slot, Tiers
+from moe_preflight.aiter.sources import COMMON, FUSED_MOE, GEN, KERNEL, MAX_SOURCE, Refused, Slot
 from moe_preflight.aiter.tree import Tree
 from moe_preflight.aiter.version import Version
 from moe_preflight.errors import FileUnreadable

@@ -9,7 +9,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from moe_preflight.aiter.sources import Refused, Tiers
+from moe_preflight.aiter.facts.dispatch_rules import Tiers
+from moe_preflight.aiter.sources import Refused
 from moe_preflight.aiter.syntax import assignments, canonical, definitions, literal
 
 NAMES = ("get_padded_M", "_PADDED_M_TIERS", "nextPow2", "get_2stage_cfgs")
@@ -139,14 +140,6 @@ def _joined(tiers: list[tuple[int | None, int | str]]) -> Tiers:
             out.pop()
         out.append((below, value))
     return tuple(out)
-
-
-def pad_tokens(tiers: Tiers, token: int) -> int:
-    """The token bucket of ``token`` (at least 1)."""
-    for below, value in tiers:
-        if below is None or token < below:
-            return 1 << (token - 1).bit_length() if value == "pow2" else int(value)
-    raise ValueError("tiers without an end")
 
 
 # --- the lookup key --------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Where AITER keeps what we read: names of its source files, the shapes of two facts read from them, and the one way to say
+"""Where AITER keeps what we read: names of its source files, and the one way to say
 "not understood". Light on purpose: a pristine tree is recognised without loading a parser."""
 
 from __future__ import annotations
@@ -17,9 +17,6 @@ MAX_SOURCE = 2 << 20
 
 Slot = tuple[str, int]
 """(table name, stage): one CK table."""
-
-Tiers = tuple[tuple[int | None, int | str], ...]
-"""Padding of the token count: (below this many tokens or None, the padded count or "pow2"), smallest first."""
 
 
 class Refused(Exception):

@@ -14,8 +14,9 @@ from moe_preflight.aiter.ck_facts import builtin
 from moe_preflight.aiter.differences import builtin_tiers, differences
 from moe_preflight.aiter.extract import TreeFacts, read_facts
 from moe_preflight.aiter.extract_ck import heuristic_dispatch, instance_lists
-from moe_preflight.aiter.extract_dispatch import NAMES, act_mode, lookup_columns, pad_tokens, token_tiers
+from moe_preflight.aiter.extract_dispatch import NAMES, act_mode, lookup_columns, token_tiers
 from moe_preflight.aiter.extract_router import group_counts
+from moe_preflight.aiter.lookup import bucket as pad_tokens
 from moe_preflight.aiter.sources import COMMON, FUSED_MOE, GEN, KERNEL, MAX_SOURCE, Refused
 from moe_preflight.aiter.syntax import parse_only
 from moe_preflight.aiter.tree import open_tree
@@ -270,7 +271,7 @@ class TestTokenTiers:
         ("token", "bucket"), [(1, 1), (3, 4), (32767, 32768), (32768, 32768), (131071, 32768), (131072, 131072), (10**9, 131072)]
     )
     def test_padding(self, token: int, bucket: int) -> None:
-        assert pad_tokens(builtin_tiers(NEW), token) == bucket
+        assert pad_tokens(token, builtin_tiers(NEW)) == bucket
 
 
 TEXT_KEY = ("activation, str(dtype))", "str(activation), str(dtype))")
