@@ -32,11 +32,25 @@ def clean(text: str) -> str:
     """
     if len(text) <= MAX_CHARS and text.isprintable() and (text.isascii() or _BLANK.isdisjoint(text)):
         return text
-    shown = "".join(c if c.isprintable() and c not in _BLANK else _escape(ord(c)) for c in text[:MAX_CHARS])
+    shown = text[:MAX_CHARS].translate(_SHOWN)
     if len(text) <= MAX_CHARS and len(shown) <= MAX_CHARS:
         return shown
     note = f"... [cut: {len(text):,} characters]"
     return shown[: MAX_CHARS - len(note)] + note
+
+
+class _Shown(dict[int, str]):
+    """What each character is shown as, found out once; a stranger's text cannot make it large."""
+
+    def __missing__(self, code: int) -> str:
+        c = chr(code)
+        shown = c if c.isprintable() and c not in _BLANK else _escape(code)
+        if len(self) < 4096:
+            self[code] = shown
+        return shown
+
+
+_SHOWN = _Shown()
 
 
 def _escape(code: int) -> str:

@@ -324,7 +324,8 @@ EMIT = (
     "import sys\nfrom moe_preflight.report.output import emit, sinks\nfrom moe_preflight.errors import OutputError\n"
     "from tests.unit.report.documents import clean_full\n"
     "d = clean_full()\nd['findings'] = d['findings'] * int(sys.argv[2])\nd['models'][0]['id'] = '模型/é'\n"
-    "try:\n    [emit(d, sinks([f])) for f in sys.argv[1].split()]\nexcept OutputError as e:\n    print(e, file=sys.stderr)\n    sys.exit(2)\nsys.exit(7)\n"
+    "try:\n    [emit(d, sinks([f])) for f in sys.argv[1].split()]\nexcept OutputError as e:\n"
+    "    print(e, file=sys.stderr)\n    sys.exit(2)\nsys.exit(7)\n"
 )
 
 
