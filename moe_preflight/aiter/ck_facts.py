@@ -91,11 +91,11 @@ def _builtin(version: Version) -> CkFacts:
     rules, sources = {}, {}
     for slot, history in TILES.items():
         since, line, rows = _in_force(history, version)
-        rules[slot] = tuple(_rule(row) for row in rows)
+        rules[slot] = _rules(rows)
         sources[slot] = f"csrc/ck_gemm_moe_2stages_codegen/gen_instances.py:{line}, v{since}"
     return CkFacts(
         rules=rules,
-        instances={k: frozenset(map(Instance.parse, _in_force(v, version)[2])) for k, v in INSTANCES.items()},
+        instances={k: _instances(_in_force(v, version)[2]) for k, v in INSTANCES.items()},
         operations=_in_force(OPERATIONS, version)[1],
         activations=_in_force(ACTIVATIONS, version)[1],
         sources=sources,
@@ -110,10 +110,24 @@ def _in_force(history: Sequence[_Entry], version: Version) -> _Entry:
     """The last entry not newer than ``version``; the first for anything older."""
     found = history[0]
     for entry in history[1:]:
-        if Version.of(entry[0]) > version:
+        if _release(entry[0]) > version:
             break
         found = entry
     return found
+
+
+# Releases share most tables, and a tree is compared with its release: each table is taken apart once.
+_release = lru_cache(maxsize=64)(Version.of)
+
+
+@lru_cache(maxsize=128)
+def _rules(rows: tuple[str, ...]) -> tuple[TileRule, ...]:
+    return tuple(map(_rule, rows))
+
+
+@lru_cache(maxsize=128)
+def _instances(names: tuple[str, ...]) -> frozenset[Instance]:
+    return frozenset(map(Instance.parse, names))
 
 
 def _rule(row: str) -> TileRule:

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from moe_preflight.aiter.ck_facts import CkFacts, builtin
-from moe_preflight.aiter.facts.dispatch_rules import Tiers, rules_for
+from moe_preflight.aiter.facts.dispatch_rules import Rules, Tiers
+from moe_preflight.aiter.facts.dispatch_rules import rules_for as _rules_for
 from moe_preflight.aiter.facts.routing import GROUP_COUNTS, at
 from moe_preflight.aiter.version import Version
 
 if TYPE_CHECKING:
     from moe_preflight.aiter.extract import TreeFacts
+
+# Putting a release's rules together walks the whole history; a tree asks for the same one or two again and again.
+rules_for: Callable[[Version], Rules] = lru_cache(maxsize=16)(_rules_for)
 
 _COLUMNS = (
     *("cu_num", "token", "model_dim", "inter_dim", "expert", "topk", "act_type", "dtype", "q_dtype_a", "q_dtype_w", "q_type"),

@@ -103,11 +103,12 @@ class Fingerprint:
 
     def verifies(self, version: Version | None) -> bool:
         """Whether answers for ``version`` describe this code: the code is checked and dispatches as that release does."""
-        from moe_preflight.aiter.facts.dispatch_rules import rules_for
+        from moe_preflight.aiter.differences import rules_for
 
         if version is None:
             return False
-        return any(rules_for(Version.of(r)) == rules_for(version) for r in self.releases)
+        releases = [Version.of(r) for r in self.releases]
+        return version in releases or any(rules_for(r) == rules_for(version) for r in releases)
 
 
 def fingerprint(tree: Tree) -> Fingerprint | None:

@@ -9,9 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from moe_preflight.aiter.ck_facts import CkFacts
-from moe_preflight.aiter.differences import differences
+from moe_preflight.aiter.differences import differences, rules_for
 from moe_preflight.aiter.extract import read_facts
-from moe_preflight.aiter.facts.dispatch_rules import Rules, as_the_tree_says, is_verified, rules_for
+from moe_preflight.aiter.facts.dispatch_rules import Rules, as_the_tree_says, is_verified
 from moe_preflight.aiter.fingerprint import fingerprint
 from moe_preflight.aiter.tree import Tree
 from moe_preflight.aiter.version import Version
