@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from moe_preflight.engine.facts.vllm_blocks import (
     BLOCKS,
@@ -24,8 +24,7 @@ _FILES = {arch: file for file, archs in MODULES.items() for arch in archs.split(
 _REGISTRY = "vllm/model_executor/models/registry.py:1221"
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
+class Found(NamedTuple):
     """``block`` is always there; ``refusal`` when the release does not start the model. ``transformers``: the generic
     backend of vLLM builds it. ``file`` is the model file by vLLM's name, None when it is not in the registry."""
 

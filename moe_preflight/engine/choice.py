@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from moe_preflight.engine.experts import Ask, Kernel, objection
 from moe_preflight.engine.plan import BackendChoice, Note, Refusal
@@ -12,8 +12,7 @@ from moe_preflight.model.moe import ExpertLayer
 LAYERS = "vllm/model_executor/layers"
 
 
-@dataclass(frozen=True, slots=True)
-class Sizes:
+class Sizes(NamedTuple):
     """One rank's expert GEMM before and after the method's rounding. ``alignment`` is the unit applied to inter_dim."""
 
     hidden: int
@@ -27,8 +26,7 @@ class Sizes:
         return cls(hidden, inter, hidden, inter)
 
 
-@dataclass(frozen=True, slots=True)
-class Question:
+class Question(NamedTuple):
     """Everything a selector may look at: the layer, the deployment's ``ask``, and the unpadded sizes of one rank."""
 
     layer: ExpertLayer
@@ -42,8 +40,7 @@ class Question:
     """The tensor parallel group's own size: some checks of vLLM ask it even under EP or DP."""
 
 
-@dataclass(frozen=True, slots=True)
-class Choice:
+class Choice(NamedTuple):
     """A selector's answer. ``key`` is (q_type, q_dtype_a, q_dtype_w) when the experts reach aiter.fused_moe; a q_dtype_a of
     None leaves the activation dtype to AITER's own rule."""
 
@@ -61,8 +58,7 @@ class Choice:
     weight_only: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Backend:
+class Backend(NamedTuple):
     """One entry of a selector's list: vLLM's name, what it logs itself as, and the kernels behind it, in order."""
 
     name: str
@@ -88,8 +84,7 @@ def supported(backend: Backend, ask: Ask) -> str | None:
     return reason
 
 
-@dataclass(frozen=True, slots=True)
-class Pick:
+class Pick(NamedTuple):
     """The first backend that fits, with what was turned down before it."""
 
     backend: Backend | None
@@ -112,7 +107,7 @@ def refused(method: str, sizes: Sizes, refusal: Refusal, rejected: tuple[tuple[s
 
 
 def with_notes(choice: Choice, *notes: Note) -> Choice:
-    return replace(choice, notes=(*choice.notes, *notes))
+    return choice._replace(notes=(*choice.notes, *notes))
 
 
 def round_up(value: int, unit: int) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from moe_preflight.engine.plan import Note
 from moe_preflight.errors import UsageError
@@ -38,11 +38,10 @@ _TEXTS = (
 _POLICIES = (0, 1, 2)
 
 
-@dataclass(frozen=True, slots=True)
-class Environment:
+class Environment(NamedTuple):
     """Parsed values; ``values`` holds the raw texts of everything that is set (vLLM's ``is_set`` asks for that)."""
 
-    values: Mapping[str, str] = field(default_factory=dict)
+    values: Mapping[str, str]
     notes: tuple[Note, ...] = ()
 
     def is_set(self, name: str) -> bool:

@@ -7,7 +7,7 @@ of the questions is vLLM's, so that the first objection is the one its error tex
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from moe_preflight.engine.environment import Environment
 from moe_preflight.engine.facts.vllm_releases import Release
@@ -19,8 +19,7 @@ CDNA = {"gfx90a": 2, "gfx942": 3, "gfx950": 4, "gfx1250": 5}
 """get_cdna_version (vllm/platforms/rocm.py:367); anything else is 0."""
 
 
-@dataclass(frozen=True, slots=True)
-class Ask:
+class Ask(NamedTuple):
     """One deployment's question to a kernel. ``weight`` / ``activation_key`` are vLLM's QuantKey texts, None when plain."""
 
     gfx: str
@@ -68,6 +67,10 @@ Device = Callable[[Ask], bool]
 Scheme = Callable[[Ask], bool]
 
 
+def _no_nvlink(split: Split) -> bool:
+    return not split.nvlink
+
+
 def _any_rocm(ask: Ask) -> bool:
     return True
 
@@ -76,8 +79,7 @@ def _any_scheme(ask: Ask) -> bool:
     return True
 
 
-@dataclass(frozen=True, slots=True)
-class Kernel:
+class Kernel(NamedTuple):
     """One expert kernel class. ``activations`` None: every one vLLM can apply. ``fits`` takes the parallel limits."""
 
     name: str
@@ -86,7 +88,7 @@ class Kernel:
     scheme: Scheme = _any_scheme
     activations: frozenset[str] | None = None
     non_gated: bool = False
-    fits: Callable[[Split], bool] = field(default=lambda s: not s.nvlink)
+    fits: Callable[[Split], bool] = _no_nvlink
     methods: frozenset[str] | None = None
     monolithic: bool = False
     hash_routing: bool = False

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from math import gcd
 
 from moe_preflight.engine.choice import LAYERS, Backend, Choice, Question, Sizes, first_that_fits, refused, round_up, supported
@@ -68,11 +67,11 @@ def choose(q: Question) -> Choice:
 
 
 def _ask(q: Question, weight: str, activation: str) -> Ask:
-    return replace(q.ask, weight=fp8_key(q.ask, weight), activation_key=fp8_key(q.ask, activation))
+    return q.ask._replace(weight=fp8_key(q.ask, weight), activation_key=fp8_key(q.ask, activation))
 
 
 def _keyed(q: Question, choice: Choice) -> Choice:
-    choice = replace(choice, bytes_per_element=1.0)
+    choice = choice._replace(bytes_per_element=1.0)
     if choice.refusal is not None or not choice.backend.on_aiter:
         return choice
     notes = choice.notes
@@ -82,7 +81,7 @@ def _keyed(q: Question, choice: Choice) -> Choice:
     if q.layer.weight_on_input and q.layer.quantization.scheme == "fp8_block":
         text = "apply_router_weight_on_input is not supported for block scaled moe"
         notes = (*notes, Note("weight-on-input-asserts", text, f"{LAYERS}/fused_moe/experts/rocm_aiter_moe.py:365 (0.33.0)"))
-    return replace(choice, key=(_KEYS[q.layer.quantization.scheme], "fp8", "fp8"), notes=notes)
+    return choice._replace(key=(_KEYS[q.layer.quantization.scheme], "fp8", "fp8"), notes=notes)
 
 
 def keys(quantization: Quantization, method: str, ask: Ask) -> tuple[str, str, Refusal | None]:
@@ -148,7 +147,7 @@ def _adapted(q: Question, shape: tuple[int, int]) -> Choice:
             sizes = Sizes(sizes.hidden, inter, sizes.hidden, round_up(inter, shape[0]), shape[0])
             refined, padded = None, True
     used = refined or shape
-    keyed = replace(ask, weight=fp8_key(ask, f"static,{block(*used)}"), activation_key=fp8_key(ask, DYNAMIC_128))
+    keyed = ask._replace(weight=fp8_key(ask, f"static,{block(*used)}"), activation_key=fp8_key(ask, DYNAMIC_128))
     choice = _select(keyed, method, sizes)
     if choice.refusal is not None:
         return choice
@@ -158,9 +157,9 @@ def _adapted(q: Question, shape: tuple[int, int]) -> Choice:
             return refused(method, sizes, stop)
     else:
         text = f"Block scales are refined from {list(shape)} to {list(used)} so that they fit the width {inter} of one rank."
-        choice = replace(choice, notes=(*choice.notes, Note("fp8-block-refined", text, f"{_FILE}:265 (0.33.0)")))
+        choice = choice._replace(notes=(*choice.notes, Note("fp8-block-refined", text, f"{_FILE}:265 (0.33.0)")))
     if padded:
-        choice = replace(choice, zero_filled_by=f"the weight loader: zeros in weights, ones in scales ({_FILE}:307)")
+        choice = choice._replace(zero_filled_by=f"the weight loader: zeros in weights, ones in scales ({_FILE}:307)")
     return _keyed(q, choice)
 
 
@@ -176,7 +175,7 @@ def refine(shape: tuple[int, int], inter: int, hidden: int, moe_tp: int) -> tupl
 def _takes(ask: Ask, refined: tuple[int, int]) -> bool:
     """Does the named backend list the refined key? Only Triton's kernels take a block shape other than 128 x 128."""
     named = _NAMED.get(ask.backend)
-    keyed = replace(ask, weight=fp8_key(ask, f"static,{block(*refined)}"), activation_key=fp8_key(ask, DYNAMIC_128))
+    keyed = ask._replace(weight=fp8_key(ask, f"static,{block(*refined)}"), activation_key=fp8_key(ask, DYNAMIC_128))
     return named is not None and any(k.scheme(keyed) for k in named.kernels)
 
 

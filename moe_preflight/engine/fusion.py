@@ -8,7 +8,7 @@ Source: ``resolve_layer_fused_shared_expert`` (fused_moe/utils.py:55) and ``is_s
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from moe_preflight.engine.experts import Ask
 from moe_preflight.engine.facts.vllm_blocks import Block
@@ -18,11 +18,10 @@ from moe_preflight.model.moe import ExpertLayer, MoEModel
 _SOURCE = "vllm/model_executor/layers/quantization/utils/config_utils.py:59 (0.33.0)"
 
 
-@dataclass(frozen=True, slots=True)
-class Fused:
-    """``count`` expert slots added on every rank (0: nothing is fused), and what the reader should know of it."""
+class Fused(NamedTuple):
+    """``slots`` expert slots added on every rank (0: nothing is fused), and what the reader should know of it."""
 
-    count: int
+    slots: int
     notes: tuple[Note, ...] = ()
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from moe_preflight.engine.choice import LAYERS, Backend, Choice, Question, Sizes, refused, round_up, supported
 from moe_preflight.engine.experts import CDNA, Ask
@@ -77,7 +76,7 @@ def choose(q: Question) -> Choice:
     """The method a checkpoint's MXFP4 experts get, and its answer."""
     method = q.layer.quantization.method
     if method == "quark":
-        return _quark(replace(q, ask=replace(q.ask, quark=True)))
+        return _quark(q._replace(ask=q.ask._replace(quark=True)))
     rewritten = q.block == "kimi_k3"  # its config class turns compressed-tensors MXFP4 into plain "mxfp4" (models/config.py:514)
     if method == "compressed-tensors" and q.layer.quantization.scheme != "mxfp4_a8" and not rewritten:
         return _marlin(q)
@@ -106,7 +105,7 @@ def _generic(q: Question) -> Choice:
     choice = _try(q, method, [have["AITER_MXFP4_BF16"], have[second]], by_activation=True, explicit=False)
     if choice.refusal is not None and second == "EMULATION":
         text = "Where the amd-quark package is installed, vLLM starts on its EMULATION backend instead of stopping."
-        return replace(choice, notes=(*choice.notes, Note("emulation-needs-quark", text, f"{_FILE}:445 (0.33.0)")))
+        return choice._replace(notes=(*choice.notes, Note("emulation-needs-quark", text, f"{_FILE}:445 (0.33.0)")))
     return choice
 
 
@@ -196,7 +195,7 @@ def _try(
     rejected: tuple[tuple[str, str], ...] = ()
     for backend in order:
         key = requested if backend.name == "EMULATION" else _activation_of(backend.name, q.ask)
-        reason = supported(backend, replace(q.ask, weight=MXFP4_STATIC, activation_key=key))
+        reason = supported(backend, q.ask._replace(weight=MXFP4_STATIC, activation_key=key))
         if reason is None:
             why = f"asked for by --moe-backend {q.ask.backend}" if explicit else "first of vLLM's list that supports this layer"
             return _done(q, method, backend, why, rejected, f"{_FILE}:600 (0.33.0)", by_activation=by_activation)
@@ -258,7 +257,7 @@ def _done(
 
 
 def _keyed(q: Question, backend: Backend) -> Ask:
-    return replace(q.ask, weight=MXFP4_STATIC, activation_key=_activation_of(backend.name, q.ask))
+    return q.ask._replace(weight=MXFP4_STATIC, activation_key=_activation_of(backend.name, q.ask))
 
 
 def situ_activation(q: Question) -> str:

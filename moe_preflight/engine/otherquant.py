@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Callable, Sequence
 
 from moe_preflight.engine.choice import LAYERS, Backend, Choice, Question, first_that_fits, refused, supported
 from moe_preflight.engine.kernels import (
@@ -51,11 +50,11 @@ def wna16(q: Question) -> Choice:
         source = f"{_QUANT}/compressed_tensors/compressed_tensors_moe/compressed_tensors_moe.py:97 (0.33.0)"
         backend = BackendChoice("FLYDSL", "asked for by --moe-backend flydsl", (), False, source)
         return Choice("CompressedTensorsW4A16FlydslMoEMethod", backend, q.sizes, bytes_per_element=0.5)
-    choice = replace(_wna16_backend(q, method), bytes_per_element=1.0 if quantization.scheme == "int8_w8a16" else 0.5)
+    choice = _wna16_backend(q, method)._replace(bytes_per_element=1.0 if quantization.scheme == "int8_w8a16" else 0.5)
     if choice.refusal is None and method == "CompressedTensorsWNA16MoEMethod":
         stop = _group_crosses_shards(q)
         if stop:
-            return replace(choice, refusal=stop)
+            return choice._replace(refusal=stop)
     return choice
 
 
@@ -160,7 +159,7 @@ def nvfp4(q: Question) -> Choice:
         text = "No NvFP4 MoE backend supports the deployment configuration."
         return refused(method, q.sizes, _stop(text, reason, source), (("EMULATION", reason),))
     why = "no NVFP4 kernel runs on ROCm: the weights are dequantized on the fly"
-    return replace(_choice(method, q, _NVFP4_EMULATION, why, (), source), bytes_per_element=0.5)
+    return _choice(method, q, _NVFP4_EMULATION, why, (), source)._replace(bytes_per_element=0.5)
 
 
 def nvfp4_names(q: Question) -> Sequence[str]:
@@ -214,10 +213,10 @@ def mxfp8(q: Question) -> Choice:
 
 
 def _mxfp8_done(choice: Choice) -> Choice:
-    choice = replace(choice, bytes_per_element=1.0)
+    choice = choice._replace(bytes_per_element=1.0)
     if not choice.backend.on_aiter:
         return choice
-    return replace(choice, key=("per_1x32", "fp8", "fp8"), gate_mode="interleave")
+    return choice._replace(key=("per_1x32", "fp8", "fp8"), gate_mode="interleave")
 
 
 # ---- int8 and Quark int4 weights with fp8 activations ----
@@ -229,7 +228,7 @@ def int8(q: Question) -> Choice:
     """W8A8 int8 (oracle/int8.py): Triton; AITER is not in the list."""
     method = "QuarkW8A8Int8MoEMethod" if q.layer.quantization.method == "quark" else "CompressedTensorsW8A8Int8MoEMethod"
     source = f"{_ORACLE}/int8.py:88 (0.33.0)"
-    ask = replace(q.ask, weight="QuantKey(i8,scale(f32,static,per_channel),symmetric)")
+    ask = q.ask._replace(weight="QuantKey(i8,scale(f32,static,per_channel),symmetric)")
     names = ("triton", "humming") if q.ask.release.version not in ("0.29.0", "0.30.0") else ("triton",)
     if q.ask.backend not in ("auto", *names):
         text = f"moe_backend='{q.ask.backend}' is not supported for Int8 MoE. Expected one of {list(names)}."
@@ -239,7 +238,7 @@ def int8(q: Question) -> Choice:
         text = f"Int8 MoE backend {'HUMMING' if q.ask.backend == 'humming' else 'TRITON'} does not support the deployment "
         return refused(method, q.sizes, _stop(f"{text}configuration since {reason}.", reason, source))
     why = "vLLM's int8 experts run on Triton; AITER is not in the list"
-    return replace(_choice(method, q, _INT8_TRITON, why, (), source), bytes_per_element=1.0)
+    return _choice(method, q, _INT8_TRITON, why, (), source)._replace(bytes_per_element=1.0)
 
 
 def int4_fp8(q: Question) -> Choice:
@@ -252,3 +251,15 @@ def int4_fp8(q: Question) -> Choice:
         return refused(method, q.sizes, Refusal("layer", text, why, remedy, source))
     backend = BackendChoice("AITER", "Quark W4A8 calls AITER directly", (), True, source)
     return Choice(method, backend, q.sizes, key=("per_Token", "fp8", "i4x2"), bytes_per_element=0.5)
+
+
+CHOOSERS: dict[str, Callable[[Question], Choice]] = {
+    "mxfp8": mxfp8,
+    "nvfp4": nvfp4,
+    "nvfp4_a16": nvfp4,
+    "int4": wna16,
+    "int8_w8a16": wna16,
+    "int8": int8,
+    "int4_fp8": int4_fp8,
+}
+"""Scheme -> the function of this file that answers it."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from moe_preflight.engine.plan import Deployment
 
@@ -18,8 +18,7 @@ _SEQUENCE_PARALLEL = frozenset(
 )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class Split:
+class Split(NamedTuple):
     """Sizes of one MoE layer's parallel groups. ``flat`` = tp x dp x pcp, the GPUs that hold one copy of a layer's experts."""
 
     flat: int

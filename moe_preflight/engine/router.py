@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import NamedTuple
 
 from moe_preflight.engine.facts.vllm_blocks import Block
 from moe_preflight.engine.facts.vllm_releases import Release
@@ -42,8 +43,7 @@ def takes_aiter(experts: int, topk: int, release: Release) -> bool:
     return topk >= groups and (groups in SUPPORTED_GROUPS or not release.group_count_rounding)
 
 
-@dataclass(frozen=True, slots=True)
-class Routing:
+class Routing(NamedTuple):
     """What the model file hands to the router factory."""
 
     experts: int
@@ -148,7 +148,7 @@ def advertised(r: Routing, release: Release) -> str:
     scaled = release.scale_in_routing_method and r.scale != 1.0
     if name == "GroupedTopKRouter":
         return _method(r, r.n_group or 1, scaled)
-    return _method(replace(r, bias=True) if name == "FusedTopKBiasRouter" else r, None, scaled)
+    return _method(r._replace(bias=True) if name == "FusedTopKBiasRouter" else r, None, scaled)
 
 
 def call(r: Routing, release: Release, gfx: str, *, aiter_moe: bool) -> RouterCall:
@@ -177,9 +177,9 @@ def _grouped(base: RouterCall, r: Routing, release: Release, gfx: str, aiter_moe
     if r.experts <= groups or r.experts % groups:
         why = f"{r.experts} experts do not split into {groups} groups"
         if r.bias:
-            inner = _biased(base, replace(r, scale=1.0), release, aiter_moe)
+            inner = _biased(base, r._replace(scale=1.0), release, aiter_moe)
         else:
-            inner = _plain(replace(base, scoring="softmax"), replace(r, scoring="softmax"), release, gfx, aiter_moe)
+            inner = _plain(replace(base, scoring="softmax"), r._replace(scoring="softmax"), release, gfx, aiter_moe)
         return replace(inner, fallback_reason=f"{why}; {inner.fallback_reason}" if inner.fallback_reason else why)
     if not aiter_moe:
         return replace(base, kernel="torch", falls_back_to="torch", fallback_reason=_OFF, source=f"{_GROUPED}:327")

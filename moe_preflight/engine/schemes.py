@@ -1,50 +1,60 @@
-"""From a layer's quantization to the vLLM method that serves it: one row a scheme."""
+"""From a layer's quantization to the vLLM method that serves it: one row a scheme.
+
+The rows import what they need when they are used: most runs see one scheme, and start-up time is counted.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from moe_preflight.engine import fp8, mxfp4, otherquant, unquantized
+from moe_preflight.engine import unquantized
 from moe_preflight.engine.choice import Choice, Question, refused, with_notes
 from moe_preflight.engine.plan import BackendChoice, Note, Refusal
 
 Chooser = Callable[[Question], Choice]
 
+
+def _fp8(q: Question) -> Choice:
+    from moe_preflight.engine import fp8
+
+    return fp8.choose(q)
+
+
+def _mxfp4(q: Question) -> Choice:
+    from moe_preflight.engine import mxfp4
+
+    return mxfp4.choose(q)
+
+
+def _other(q: Question) -> Choice:
+    from moe_preflight.engine import otherquant
+
+    return otherquant.CHOOSERS[q.layer.quantization.scheme](q)
+
+
 SCHEMES: dict[str, Chooser] = {
     "none": unquantized.choose,
-    "fp8_tensor": fp8.choose,
-    "fp8_channel": fp8.choose,
-    "fp8_block": fp8.choose,
-    "mxfp4": mxfp4.choose,
-    "mxfp4_a4": mxfp4.choose,
-    "mxfp4_a8": mxfp4.choose,
-    "mxfp6": mxfp4.choose,
-    "mxfp8": otherquant.mxfp8,
-    "nvfp4": otherquant.nvfp4,
-    "nvfp4_a16": otherquant.nvfp4,
-    "int4": otherquant.wna16,
-    "int8_w8a16": otherquant.wna16,
-    "int8": otherquant.int8,
-    "int4_fp8": otherquant.int4_fp8,
+    **dict.fromkeys(("fp8_tensor", "fp8_channel", "fp8_block"), _fp8),
+    **dict.fromkeys(("mxfp4", "mxfp4_a4", "mxfp4_a8", "mxfp6"), _mxfp4),
+    **dict.fromkeys(("mxfp8", "nvfp4", "nvfp4_a16", "int4", "int8_w8a16", "int8", "int4_fp8"), _other),
 }
 
 
 def choose(q: Question) -> Choice:
     """The method's answer for ``q``; a scheme no method of vLLM serves is refused."""
-    scheme = q.layer.quantization.scheme
+    quantization = q.layer.quantization
     if q.block == "deepseek_v4" and q.ask.backend == "aiter_mega_moe":
         source = "vllm/models/deepseek_v4/amd/model.py:720 (0.33.0)"
         backend = BackendChoice("AITER_MEGA_MOE", "asked for by --moe-backend aiter_mega_moe", (), False, source)
         return Choice("DeepseekV4AiterMegaMoEExperts", backend, q.sizes, bytes_per_element=0.5)
-    if scheme == "other" and q.layer.quantization.method in (None, "mlx"):
+    if quantization.scheme == "other" and quantization.method in (None, "mlx"):
         # A quantization_config without quant_method (MLX writes such) is none to vLLM: it builds plain layers.
-        text = "quantization_config names no quant_method, so vLLM builds unquantized experts; the checkpoint will not load into them."
+        text = "quantization_config names no quant_method: vLLM builds unquantized experts, which the checkpoint does not fit."
         return with_notes(unquantized.choose(q), Note("quantization-ignored", text, "vllm/config/model.py (0.33.0)"))
-    chooser = SCHEMES.get(scheme)
+    chooser = SCHEMES.get(quantization.scheme)
     if chooser is None:
-        method = q.layer.quantization.method
-        why = f"we know no vLLM method for experts stored as {method or scheme}."
-        text = f"Unsupported FusedMoe scheme: {q.layer.quantization.weight_dtype}, {q.layer.quantization.activation_dtype}"
+        why = f"we know no vLLM method for experts stored as {quantization.method or quantization.scheme}."
+        text = f"Unsupported FusedMoe scheme: {quantization.weight_dtype}, {quantization.activation_dtype}"
         source = "vllm/model_executor/layers/quantization (0.33.0)"
         return refused("", q.sizes, Refusal("layer", text, why, "Use --engine aiter to judge the bare shape.", source))
     return chooser(q)

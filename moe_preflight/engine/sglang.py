@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import NamedTuple
 
 from moe_preflight.engine import parallel
 from moe_preflight.engine.call import ACT_TYPES
@@ -33,8 +34,7 @@ _RUNNERS = (
 _SWIGLU_OAI = ("swigluoai", "swigluoai_uninterleave")
 
 
-@dataclass(frozen=True, slots=True)
-class _Split:
+class _Split(NamedTuple):
     """tp // ep is what splits an expert's width; ep must divide the experts (fused_moe_triton/layer.py:414)."""
 
     tp: int
@@ -45,8 +45,7 @@ class _Split:
         return max(1, self.tp // self.ep)
 
 
-@dataclass(frozen=True, slots=True)
-class _Answer:
+class _Answer(NamedTuple):
     backend: BackendChoice
     key: tuple[str, str | None, str] | None = None
     inter: int = 0

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from moe_preflight.engine.choice import LAYERS, Backend, Choice, Question, Sizes, first_that_fits, refused, round_up, supported
 from moe_preflight.engine.kernels import AITER_UNQUANTIZED, BATCHED_TRITON, TRITON
 from moe_preflight.engine.plan import BackendChoice, Refusal
@@ -89,13 +87,13 @@ def _chosen(q: Question, backend: Backend, why: str, rejected: tuple[tuple[str, 
     choice = Choice(METHOD, BackendChoice(backend.name, why, rejected, backend.on_aiter, source), q.sizes)
     if not backend.on_aiter:
         return choice
-    choice = replace(choice, key=("No", q.dtype, q.dtype))
+    choice = choice._replace(key=("No", q.dtype, q.dtype))
     if not q.ask.release.unquantized_roundup:
         return choice
     unit = alignment(q.sizes.inter)
     padded = round_up(q.sizes.inter, unit)
     sizes = Sizes(q.sizes.hidden, q.sizes.inter, q.sizes.hidden, padded, unit)
-    return replace(choice, sizes=sizes, zero_filled_by=ZEROED if padded > q.sizes.inter else None)
+    return choice._replace(sizes=sizes, zero_filled_by=ZEROED if padded > q.sizes.inter else None)
 
 
 ZEROED = (

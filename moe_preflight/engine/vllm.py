@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from moe_preflight.engine import architecture, checks, environment, linears, parallel, router, schemes, switches
 from moe_preflight.engine.call import rank_problem, silent_notes
 from moe_preflight.engine.choice import Choice, Question, Sizes
@@ -61,10 +59,10 @@ def _layer(
     width = checks.passed_width(model, layer, block, deployment)
     plain = Ask(deployment.gpu.gfx, env, release, split, activation, "")
     shared = fused_shared(model, layer, block, plain)
-    if block.name == "minimax_m3" and shared.count and plain.gfx == "gfx950" and plain.aiter_moe:
+    if block.name == "minimax_m3" and shared.slots and plain.gfx == "gfx950" and plain.aiter_moe:
         # The shared expert rides in AITER's grouped kernel with one group (minimax_m3/amd/model.py:463).
-        block = replace(block, groups="one", scale="router")
-    route = router.routing(layer, block, model.dtype, aiter_moe=plain.aiter_moe, fused_shared=shared.count)
+        block = block._replace(groups="one", scale="router")
+    route = router.routing(layer, block, model.dtype, aiter_moe=plain.aiter_moe, fused_shared=shared.slots)
     ask = Ask(
         gfx=deployment.gpu.gfx,
         env=env,
@@ -88,7 +86,7 @@ def _layer(
     plan_ = LayerPlan(
         layer=layer,
         backend=choice.backend,
-        problem=rank_problem(question, choice, deployment, shared.count),
+        problem=rank_problem(question, choice, deployment, shared.slots),
         router=router.call(route, release, deployment.gpu.gfx, aiter_moe=ask.aiter_moe),
         zero_filled_by=choice.zero_filled_by,
         refusals=tuple(refusals),
@@ -99,4 +97,4 @@ def _layer(
     )
     stops = checks.model(model, layer, block, deployment, release)
     stops += [r for r in switched if r.stage == "model"]
-    return plan_, stops + linears.refusals(model, layer, deployment, fused=shared.count > 0)
+    return plan_, stops + linears.refusals(model, layer, deployment, fused=shared.slots > 0)

@@ -6,11 +6,10 @@ A row says only what the *file* fixes; everything else comes from the checkpoint
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 
-@dataclass(frozen=True, slots=True)
-class Block:
+class Block(NamedTuple):
     """One MoE block of vLLM.
 
     ``groups``: ``config`` passes n_group / topk_group as they are (a missing one counts as 1), ``both`` groups only when the

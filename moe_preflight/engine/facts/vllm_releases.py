@@ -6,14 +6,13 @@ The line numbers are of the 0.33.0 wheel unless a version stands beside them. ``
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from moe_preflight.aiter.version import Version
 from moe_preflight.errors import UsageError
 
 
-@dataclass(frozen=True, slots=True)
-class Release:
+class Release(NamedTuple):
     """One vLLM release. Every field but the first three is a behaviour some rule asks for."""
 
     version: str
@@ -54,8 +53,7 @@ RELEASES: tuple[Release, ...] = (
 NEWEST = RELEASES[-1]
 
 
-@dataclass(frozen=True, slots=True)
-class Resolved:
+class Resolved(NamedTuple):
     """A version as asked and the release whose facts answer. ``exact``: we read that very release (or a patch of it)."""
 
     asked: str
