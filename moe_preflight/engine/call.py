@@ -107,6 +107,17 @@ def silent_notes(q: Question, choice: Choice, deployment: Deployment) -> tuple[N
                 )
             )
     split = q.ask.split
+    native = q.layer.moe_intermediate_size
+    if q.intermediate_size != native:
+        notes.append(
+            Note(
+                "model-pads-width",
+                f"The model file itself widens the experts from {native} to {q.intermediate_size}, {sizes.inter} on a rank, before "
+                "any kernel is asked.",
+                "vllm/models/kimi_k3/amd/linear.py:227 (0.33.0)",
+                {"native": native, "passed": q.intermediate_size},
+            )
+        )
     total = q.layer.experts + deployment.redundant_experts
     if split.use_ep and total % split.ep_size:
         most, least = -(-total // split.ep_size), total // split.ep_size

@@ -27,6 +27,11 @@ def choose(q: Question) -> Choice:
     ask = q.ask
     if ask.lora:
         return _chosen(q, _TRITON, "LoRA is on: vLLM takes Triton before it looks at AITER", (), f"{_FILE}:220 (0.33.0)")
+    if ask.split.uses_all2all and ask.split.all2all == "moonep":
+        text = (
+            "Unquantized MoE backend MOONEP does not support the deployment configuration since kernel does not support current "
+        )
+        return _error(q, "ValueError", f"{text}device rocm.", (), f"{_FILE}:252 (0.33.0)")
     auto = ("auto", "humming", "marlin") if ask.release.marlin_falls_to_auto else ("auto", "humming")
     if ask.backend not in auto:
         return _explicit(q)

@@ -1,4 +1,5 @@
-"""How each MoE model file of vLLM calls its FusedMoE factory: groups, scoring, scale, checks (0.33.0 wheel; 0.29 - 0.32 agree).
+"""How each MoE model file of vLLM calls its FusedMoE factory: groups, scoring, scale, checks (0.33.0 wheel; 0.29 - 0.32 agree, but for
+laguna before 0.31.0, which took norm_topk_prob from its config).
 
 A row says only what the *file* fixes; everything else comes from the checkpoint's config. ``line`` is the factory call in
 ``vllm/model_executor/models/<name>.py`` (or ``vllm/models/...`` where the path says so).
@@ -154,6 +155,7 @@ HF_MOE_ARCHITECTURES = frozenset(
     (
         "Dots1ForCausalLM", "MiniMaxForCausalLM", "FlexOlmoForCausalLM", "HunYuanMoEV1ForCausalLM", "JetMoeForCausalLM",
         "NllbMoeForConditionalGeneration", "SwitchTransformersForConditionalGeneration", "Qwen2MoeForCausalLM",
+        "JetMoeForCausalLM", "PhimoeForCausalLM", "DogeForCausalLM", "GraniteMoeSharedForCausalLM", "OlmoeForCausalLM",
         "DeepseekV2ForCausalLM", "LongcatFlashForCausalLM", "Lfm2MoeForCausalLM", "BambaForCausalLM",
     )
 )  # fmt: skip

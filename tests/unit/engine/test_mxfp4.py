@@ -98,7 +98,9 @@ def test_kimi_k3():
 
 
 def test_kimi_widens_narrow_shards_itself():
-    assert run(kimi_k3(), "gfx950", tp=16).layers[0].problem.inter_dim == 256
+    layer = run(kimi_k3(), "gfx950", tp=16).layers[0]
+    assert layer.problem.inter_dim == 256
+    assert "model-pads-width" in [n.code for n in layer.notes]
 
 
 def test_compressed_tensors_mxfp4_is_bound_to_marlin():
