@@ -1,7 +1,7 @@
 """Which AITER a run is judged for: the tree, its version, its tables and the facts in force. Opened once a run.
 
-The version is the first that answers of: --aiter-version, the tree itself (metadata, wheel name, _version.py, git), the engine's
-pin. A version newer than our facts uses the newest facts and is unverified.
+The version is the first that answers of: --aiter-version, the tree itself (metadata, wheel name, _version.py, git), the release
+whose dispatch code the tree holds, the engine's pin. A version newer than our facts uses the newest facts and is unverified.
 """
 
 from __future__ import annotations
@@ -12,10 +12,12 @@ from dataclasses import dataclass, field
 from moe_preflight.aiter.census import Census, take
 from moe_preflight.aiter.dispatch import Dispatcher
 from moe_preflight.aiter.facts.dispatch_rules import HISTORY, is_verified, rules_for
+from moe_preflight.aiter.fingerprint import fingerprint
 from moe_preflight.aiter.stage_judge import ck_judge
 from moe_preflight.aiter.tree import Tree, open_tree
 from moe_preflight.aiter.tuned import TunedTable, load
 from moe_preflight.aiter.version import Version
+from moe_preflight.aiter.witness import Witness, hear
 from moe_preflight.errors import TreeUnavailable, UsageError
 from moe_preflight.hardware import Gpu
 
@@ -64,9 +66,14 @@ class Basis:
     flydsl: bool
     env: Mapping[str, str]
     multi_arch: bool = False
-    group_counts: frozenset[int] | None = None
+    witness: Witness | None = None
     tree: Tree | None = None
     _dispatchers: dict[tuple[str, int], Dispatcher] = field(default_factory=dict)
+
+    @property
+    def group_counts(self) -> frozenset[int] | None:
+        """The expert-group counts the tree's own kernel source compiles; None: the release's."""
+        return self.witness.group_counts if self.witness else None
 
     def dispatcher(self, gpu: Gpu) -> Dispatcher:
         """The dispatcher for a GPU: one per (gfx, cu_num), so that its caches serve every model of the run."""
@@ -79,7 +86,10 @@ class Basis:
                 flydsl=self.flydsl,
                 table=self.table,
                 env=self.env,
-                judge=ck_judge(self.version, gpu.gfx, multi_arch=self.multi_arch),
+                rules=self.witness.rules if self.witness else None,
+                judge=ck_judge(
+                    self.version, gpu.gfx, tree_facts=self.witness.ck if self.witness else None, multi_arch=self.multi_arch
+                ),
                 confidence=self.facts.confidence,
             )
         return self._dispatchers[key]
@@ -106,13 +116,16 @@ def open_basis(
     version, said_by = _version(tree, asked_version, pin)
     facts_version = _facts_version(version)
     env = env or {}
-    table = load(tree, rules_for(facts_version), env) if tree and tuned else None
+    witness = hear(tree, version or facts_version) if tree and (tree.has_python or tree.has_sources) else None
+    table = load(tree, witness.rules if witness else rules_for(facts_version), env) if tree and tuned else None
     census = take(tree) if tree and tuned else None
     facts = AiterBasis(
         version=version,
         version_from=said_by,
         facts_version=facts_version,
-        confidence="verified" if version is not None and is_verified(version) else "unverified",
+        confidence="verified"
+        if (witness.verified if witness else version is not None and is_verified(version))
+        else "unverified",
         root=tree.root if tree else None,
         found_by=tree.found_by if tree else "",
         missing=missing,
@@ -120,9 +133,10 @@ def open_basis(
         census=census,
         unreadable=_unreadable(tree, table, census),
         table_errors=_table_errors(table),
+        differences=witness.differences if witness else (),
         pin=pin,
     )
-    return Basis(facts, version or facts_version, table, flydsl, env, multi_arch, None, tree)
+    return Basis(facts, version or facts_version, table, flydsl, env, multi_arch, witness, tree)
 
 
 def _tree(spec: str, asked_version: str | None) -> tuple[Tree | None, str]:
@@ -139,6 +153,9 @@ def _version(tree: Tree | None, asked: str | None, pin: str | None) -> tuple[Ver
         return Version.of(asked), "--aiter-version"
     if tree is not None and tree.version is not None:
         return tree.version, tree.version_source
+    code = fingerprint(tree) if tree is not None else None
+    if code is not None and code.releases:
+        return Version.of(code.releases[-1]), "its dispatch code, which is that release's"
     if pin is not None:
         return Version.of(pin), "the engine's pin"
     return None, "nothing said which AITER"
