@@ -72,6 +72,7 @@ class _Reading:
     sources: dict[str, str] = field(default_factory=dict)
     refused: list[tuple[str, str]] = field(default_factory=list)
     module: ast.Module | None = None
+    columns: tuple[str, ...] | None = None
     _bytes: dict[str, bytes] = field(default_factory=dict)
 
     def attempt(self, what: str, reader: Callable[[_Reading], _T]) -> _T | None:
@@ -198,17 +199,19 @@ def _columns(reading: _Reading) -> tuple[str, ...]:
         return builtin_columns(release)
     from moe_preflight.aiter.extract_dispatch import lookup_columns
 
-    columns, line = lookup_columns(_module(reading))
+    reading.columns, line = lookup_columns(_module(reading))
     reading.sources["lookup columns"] = f"{FUSED_MOE}:{line}"
-    return columns
+    return reading.columns
 
 
 def _act(reading: _Reading) -> str:
     if release := _known_release(reading):
         reading.locate("act_type", FUSED_MOE, r"^    keys = \(")
         return builtin_act(release)
-    from moe_preflight.aiter.extract_dispatch import act_mode, lookup_columns
+    from moe_preflight.aiter.extract_dispatch import act_mode
 
-    mode, line = act_mode(_module(reading), lookup_columns(_module(reading))[0])
+    if reading.columns is None:
+        raise Refused("the lookup columns are not understood")
+    mode, line = act_mode(_module(reading), reading.columns)
     reading.sources["act_type"] = f"{FUSED_MOE}:{line}"
     return mode
