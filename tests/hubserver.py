@@ -31,6 +31,7 @@ class Repo:
     delay: float = 0.0
     token: str | None = None
     says_size: int | None = None
+    ranges: bool = True
 
 
 @dataclass
@@ -104,6 +105,12 @@ def _handler(hub: Hub) -> type[BaseHTTPRequestHandler]:
                 return self.refuse(404, "EntryNotFound", "Entry not found", head)
             data = repo.files[filename]
             head["ETag"] = f'"{hashlib.sha1(data).hexdigest()}"'
+            wanted = self.headers.get("range", "")
+            if wanted.startswith("bytes=") and repo.ranges:
+                first, last = (int(x) for x in wanted[6:].split("-"))
+                part = data[first : last + 1]
+                head["Content-Range"] = f"bytes {first}-{first + len(part) - 1}/{len(data)}"
+                return self.reply(206, part, head, body)
             return self.reply(200, data, head, body, size=repo.says_size)
 
         def refuse(self, status: int, code: str | None, message: str, extra: dict[str, str] | None = None) -> None:

@@ -100,6 +100,31 @@ def fetch(repo_id: str, filename: str, revision: str | None, *, patience: float 
     return Fetched(_calling(repo_id, revision, lambda: _download(repo_id, filename, revision)), commit)
 
 
+def read_start(repo_id: str, filename: str, commit: str, start: int, length: int) -> bytes:
+    """``length`` bytes of a file from ``start``, by HTTP range. A server that ignores the range is cut off after them; fewer come
+    back only when the file ends."""
+    return bytes(_calling(repo_id, commit, lambda: _range(repo_id, filename, commit, start, length)))
+
+
+def _range(repo_id: str, filename: str, commit: str, start: int, length: int) -> bytes:
+    from huggingface_hub import hf_hub_url, utils
+
+    library: Any = utils
+    headers = {**library.build_hf_headers(library_name="moe-preflight"), "range": f"bytes={start}-{start + length - 1}"}
+    url = hf_hub_url(repo_id, filename, revision=commit)
+    got = bytearray()
+    with library.get_session().stream("GET", url, headers=headers, timeout=10.0, follow_redirects=True) as answer:
+        library.hf_raise_for_status(answer)
+        skip = start if answer.status_code == 200 else 0
+        if skip > 1 << 20:
+            raise Unreachable("the server does not answer ranges")
+        for chunk in answer.iter_bytes(1 << 16):
+            got += chunk
+            if len(got) >= skip + length:
+                break
+    return bytes(got[skip : skip + length])
+
+
 def known_missing(repo_id: str, filename: str, commit: str) -> bool:
     """The cache remembers that this commit has no such file (``.no_exist``, as the library keeps it)."""
     return os.path.isfile(_no_exist(repo_id, filename, commit))

@@ -50,6 +50,7 @@ def answers() -> dict[tuple[str, str], list[dict[str, Any]]]:
     return found
 
 
+@cache
 def model(config: str) -> MoEModel:
     path: Path = corpus("hf-configs", config)
     beside = path.with_suffix(".hf_quant_config.json")
