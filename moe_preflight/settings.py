@@ -7,7 +7,7 @@ and put in a gate file.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from moe_preflight.errors import UsageError
 from moe_preflight.hardware import DEFAULT_GPUS, GPUS, Gpu
@@ -82,7 +82,9 @@ class Tokens:
         try:
             counts = tuple(integer(part, "--tokens", 1, 1 << 31) for part in low.split(","))
         except UsageError as e:
-            raise UsageError(f"--tokens {text}: {e.message}", hint="Expected all, decode, prefill or counts such as 1,64,4096.") from e
+            raise UsageError(
+                f"--tokens {text}: {e.message}", hint="Expected all, decode, prefill or counts such as 1,64,4096."
+            ) from e
         return cls("counts", counts)
 
 
@@ -112,3 +114,16 @@ def assignments(values: list[str] | None, flag: str) -> dict[str, str]:
             raise UsageError(f"{flag} {v}: expected NAME=VALUE.", hint=f"For example {flag} VLLM_ROCM_USE_AITER_MOE=0.")
         out[name.strip()] = value
     return out
+
+
+def with_ep(splits: tuple[Split, ...], *, numbered: bool) -> tuple[Split, ...]:
+    """Each split without and, where there is more than one rank, with expert parallelism over all of them.
+
+    ``numbered``: the engine takes the EP size as a number (SGLang), so it is set to the TP degree."""
+    out: list[Split] = []
+    for s in splits:
+        ranks = s.tp * s.dp * s.pcp
+        out.append(replace(s, ep=False, ep_size=None))
+        if ranks > 1:
+            out.append(replace(s, ep=True, ep_size=s.tp if numbered else None))
+    return tuple(out)

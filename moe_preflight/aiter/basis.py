@@ -7,11 +7,11 @@ whose dispatch code the tree holds, the engine's pin. A version newer than our f
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from moe_preflight.aiter.census import Census, take
 from moe_preflight.aiter.dispatch import Dispatcher
-from moe_preflight.aiter.facts.dispatch_rules import HISTORY, is_verified, rules_for
+from moe_preflight.aiter.facts.dispatch_rules import HISTORY, MAIN, is_verified, rules_for
 from moe_preflight.aiter.fingerprint import fingerprint
 from moe_preflight.aiter.stage_judge import ck_judge
 from moe_preflight.aiter.tree import Tree, open_tree
@@ -20,6 +20,8 @@ from moe_preflight.aiter.version import Version
 from moe_preflight.aiter.witness import Witness, hear
 from moe_preflight.errors import TreeUnavailable, UsageError
 from moe_preflight.hardware import Gpu
+
+MAIN_NAME = "main of 2026-08-22"
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,10 +157,15 @@ def _version(tree: Tree | None, asked: str | None, pin: str | None) -> tuple[Ver
         return tree.version, tree.version_source
     code = fingerprint(tree) if tree is not None else None
     if code is not None and code.releases:
-        return Version.of(code.releases[-1]), "its dispatch code, which is that release's"
+        return _named(Version.of(code.releases[-1])), "its dispatch code, which is that release's"
     if pin is not None:
         return Version.of(pin), "the engine's pin"
     return None, "nothing said which AITER"
+
+
+def _named(version: Version) -> Version:
+    """AITER's main branch has no number of its own: it is called by the day it was read."""
+    return replace(version, text=MAIN_NAME) if version == Version.of(MAIN) else version
 
 
 def _facts_version(version: Version | None) -> Version:

@@ -20,6 +20,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "lint": ("moe_preflight.cli.lint", "Check tuned tables: doubled, unreachable, shadowed rows, kernels that do not fit."),
     "observe": ("moe_preflight.cli.observe", "Match an engine's log against the prediction."),
     "models": ("moe_preflight.cli.models", "List the bundled model cards."),
+    "advise": ("moe_preflight.cli.advise", "Compare parallel splits of one model and recommend one."),
     "advisories": ("moe_preflight.cli.advisories", "List known-bad combinations, each with its public thread."),
     "rule": ("moe_preflight.cli.rule", "Explain a finding's code."),
     "dispatch": ("moe_preflight.cli.dispatch", "Answer raw AITER keys (JSONL in, JSONL out)."),

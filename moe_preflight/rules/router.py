@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from moe_preflight.aiter.defect import Defect
+from moe_preflight.aiter.version import Version
 from moe_preflight.report.types import Evidence, Finding
 from moe_preflight.rules.rule import Rule
 from moe_preflight.rules.run import Run
@@ -59,17 +61,27 @@ def _from_defect(rule: Rule, defect: Defect, where: str, target: int, layer: int
     )
 
 
+# Defects that are nothing but an engine and an AITER of different ages: what one calls, the other does not have.
+_SKEW = frozenset({"router-missing", "router-arguments", "router-renormalize-dropped"})
+
+
 def defects(run: Run) -> Iterator[Finding]:
     """MP201: every defect of the routing kernels, once per layer."""
     for target, i, layer in run.started():
-        if layer.router is None:
-            continue
-        seen = set()
-        for part in layer.router.by_tokens:
-            for d in part.defects:
-                if d not in seen:
-                    seen.add(d)
-                    yield _from_defect(DEFECT, d, target.name, target.index, i)
+        if layer.router is not None:
+            for d in layer.router.defects:
+                yield _from_defect(DEFECT, _of_this_pair(run, d), target.name, target.index, i)
+
+
+def _of_this_pair(run: Run, d: Defect) -> Defect:
+    """A defect of the pair is an error when this is the pair that will run. When the engine's image ships another AITER than the
+    one judged, it is a warning: MP602 says so already, and this is what would come of it."""
+    pin = Version.parse(run.aiter.pin) if run.aiter.pin else None
+    if d.code not in _SKEW or d.severity != "error" or pin is None or run.aiter.version in (None, pin):
+        return d
+    return replace(
+        d, severity="warning", effect=f"With this pair, and not with the {run.aiter.pin} of the engine's image: {d.effect}"
+    )
 
 
 def falls_back(run: Run) -> Iterator[Finding]:

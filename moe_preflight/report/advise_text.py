@@ -1,0 +1,95 @@
+"""The table of ``moe-preflight advise``: 80 columns, one block per GPU, the recommended row marked."""
+
+from __future__ import annotations
+
+import json
+import textwrap
+from typing import Any
+
+from moe_preflight.advise import USABLE, Row
+from moe_preflight.units import bytes_text
+
+WIDTH = 80
+_COLUMNS = (("split", 12), ("decode", 8), ("prefill", 9), ("weights/GPU", 13), ("outcome", 36))
+
+
+def as_text(model: str, blocks: list[tuple[str, list[Row], Row | None, str]]) -> str:
+    """``blocks`` are (GPU title, rows, recommended row or None, reason)."""
+    lines = [f"Splits for {model}"]
+    for title, rows, best, why in blocks:
+        lines += ["", title, "  " + "".join(name.ljust(w) for name, w in _COLUMNS).rstrip()]
+        for r in rows:
+            lines += _row(r, r is best)
+        lines += textwrap.wrap(f"Router: {_routers(rows)}.", WIDTH, initial_indent="  ", subsequent_indent="    ")
+        said = f"{best.name}: {why}." if best else f"None: {why}."
+        lines += textwrap.wrap(f"Recommended: {said}", WIDTH, initial_indent="  ", subsequent_indent="    ")
+    lines += [""]
+    lines += textwrap.wrap(
+        f"decode and prefill: tuned buckets of those judged. weights/GPU: expert weights only, after padding; ! where they exceed "
+        f"{USABLE:.0%} of the GPU's memory. Expert parallelism (EP) splits experts and leaves their width whole.",
+        WIDTH,
+    )
+    return "\n".join(x.rstrip() for x in lines) + "\n"
+
+
+def _row(r: Row, best: bool) -> list[str]:
+    over = " !" if r.fits is False else ""
+    cells = (r.name, _hits(r.decode.hit, r.decode.of), _hits(r.prefill.hit, r.prefill.of), bytes_text(r.expert_bytes) + over)
+    head = ("* " if best else "  ") + "".join(c.ljust(w) for c, (_, w) in zip(cells, _COLUMNS, strict=False))
+    return textwrap.wrap(
+        r.outcome, WIDTH, initial_indent=head, subsequent_indent=" " * len(head), max_lines=4, break_on_hyphens=False
+    )
+
+
+def _routers(rows: list[Row]) -> str:
+    """The router's kernel, once when every split has the same."""
+    names: dict[str, list[str]] = {}
+    for r in rows:
+        if r.router != "-":
+            names.setdefault(r.router, []).append(r.name)
+    if len(names) <= 1:
+        return next(iter(names), "none")
+    return "; ".join(f"{kernel} at {', '.join(splits)}" for kernel, splits in names.items())
+
+
+def _hits(hit: int, of: int) -> str:
+    return f"{hit}/{of}" if of else "-"
+
+
+def as_json(model: str, blocks: list[tuple[str, str, list[Row], Row | None, str]]) -> str:
+    """``blocks`` are (GPU name, gfx, rows, recommended row or None, reason). Keys sorted, same input, same bytes."""
+    doc = {
+        "schema_version": 1,
+        "model": model,
+        "gpus": [
+            {
+                "gpu": gpu,
+                "gfx": gfx,
+                "rows": [_as_dict(r) for r in rows],
+                "recommended": best.name if best else None,
+                "reason": why,
+            }
+            for gpu, gfx, rows, best, why in blocks
+        ],
+    }
+    return json.dumps(doc, indent=2, sort_keys=True) + "\n"
+
+
+def _as_dict(r: Row) -> dict[str, Any]:
+    return {
+        "split": r.name,
+        "tp": r.tp,
+        "ep": r.ep,
+        "ep_size": r.ep_size,
+        "outcome": r.outcome,
+        "runs": r.runs,
+        "accepted": r.accepted,
+        "padded": r.padded,
+        "extra_compute_pct": round(r.extra_compute_pct, 2),
+        "decode": {"hit": r.decode.hit, "of": r.decode.of},
+        "prefill": {"hit": r.prefill.hit, "of": r.prefill.of},
+        "router": r.router,
+        "expert_weight_bytes": r.expert_bytes,
+        "memory_bytes": r.memory_bytes,
+        "fits": r.fits,
+    }
