@@ -101,13 +101,14 @@ def _overview(doc: Document) -> Iterator[str]:
     rows = [(i, t, x) for i, t in enumerate(view.targets(doc)) for x in t["layers"]]
     if len(rows) < 2:
         return
-    heads = ("model", "target", "layer", "verdict", "backend", "inter_dim", "router", "tuned")
+    several = len(doc.get("models", ())) > 1
+    heads = (*(["model"] if several else []), "target", "layer", "verdict", "backend", "inter_dim", "router", "tuned")
     yield '<section id="overview"><h2>Overview</h2><div class="card scroll"><table class="sortable"><thead><tr>'
     yield "".join(f'<th scope="col"><button type="button">{h}</button></th>' for h in heads) + "</tr></thead><tbody>"
     for n, (i, t, x) in enumerate(rows):
         p = x["problem"]
         cells = [
-            f"<code>{esc(t['model'])}</code>",
+            *([f"<code>{esc(t['model'])}</code>"] if several else []),
             f'<a href="#target-{i}">{esc(target_name(t))}</a>',
             esc(x["name"]),
             _badge(t["verdict"]),

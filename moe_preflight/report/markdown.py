@@ -77,12 +77,14 @@ def _head(doc: Document) -> Iterator[str]:
     rows = [(t, x) for t in view.targets(doc) for x in t["layers"]]
     if rows:
         yield ""
-        yield "| Model | Target | Layer | Verdict | Backend | inter_dim | Router | Tuned buckets |"
-        yield "| --- | --- | --- | --- | --- | --- | --- | --- |"
+        several = len(doc.get("models", ())) > 1
+        heads = [*(["Model"] if several else []), "Target", "Layer", "Verdict", "Backend", "inter_dim", "Router", "Tuned buckets"]
+        yield f"| {' | '.join(heads)} |"
+        yield "|" + " --- |" * len(heads)
         for t, x in rows:
             p = x["problem"]
             cells = [
-                code(t["model"]),
+                *([code(t["model"])] if several else []),
                 prose(target_name(t)),
                 prose(x["name"]),
                 f"**{t['verdict'].upper()}**",

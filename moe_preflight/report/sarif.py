@@ -19,6 +19,9 @@ Document = dict[str, Any]
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 FINGERPRINT = "moePreflight/v1"
+GITHUB_FINGERPRINT = "primaryLocationLineHash"
+"""The one GitHub matches alerts by. Its upload action makes it from the line that a result points at, which is right for a row; findings about a
+model all point at line 1 of its config and would become one alert, so they bring their own."""
 TREE = "AITER"
 """The uriBaseId of files below the AITER tree."""
 
@@ -102,7 +105,7 @@ def _result(doc: Document, f: Document, index: int, fingerprint: str) -> Documen
         "level": _LEVEL[f["severity"]],
         "message": {"text": message(" ".join(x for x in (f["message"], f["remedy"]) if x))},
         "locations": [location],
-        "partialFingerprints": {FINGERPRINT: fingerprint},
+        "partialFingerprints": {FINGERPRINT: fingerprint} | ({} if rows else {GITHUB_FINGERPRINT: f"{fingerprint[:16]}:1"}),
         "properties": {"confidence": f["confidence"], "why": f["why"]} | ({"advisory": f["advisory"]} if f["advisory"] else {}),
     }
     if rows[1:]:

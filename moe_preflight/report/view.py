@@ -46,20 +46,26 @@ def body(doc: Document, finding: Document) -> str:
 
 
 def alike(doc: Document) -> list[list[Document]]:
-    """Findings that differ in their target only, together, in order of first appearance."""
+    """Findings that differ in their target and layer only, together, in order of first appearance."""
     groups: dict[tuple[Any, ...], list[Document]] = {}
     for f in doc["findings"]:
-        groups.setdefault((f["code"], f["severity"], body(doc, f), f["why"], f["remedy"], layer_name(doc, f)), []).append(f)
+        key = (f["code"], f["severity"], f["target"] is None, body(doc, f), f["why"], f["remedy"], f["advisory"])
+        groups.setdefault(key, []).append(f)
     return list(groups.values())
 
 
 def where(doc: Document, group: list[Document]) -> str:
-    """The targets a group of alike findings is about, in words; empty for the whole run."""
-    names = dict.fromkeys(short_title(doc, f["target"]) for f in group if f["target"] is not None)
-    words = ", ".join(names)
-    layer = layer_name(doc, group[0])
-    several = layer is not None and len(targets(doc)[group[0]["target"]]["layers"]) > 1
-    return f"{words}, layer {layer}" if several else words
+    """The targets a group of alike findings is about, in words, with the layers where it is not about all; empty for the whole run."""
+    layers: dict[int, list[str | None]] = {}
+    for f in group:
+        if f["target"] is not None:
+            layers.setdefault(f["target"], []).append(layer_name(doc, f))
+    words: dict[str, None] = {}
+    for i, names in layers.items():
+        some = [n for n in dict.fromkeys(names) if n is not None]
+        part = None not in names and len(some) < len(targets(doc)[i]["layers"])
+        words[short_title(doc, i) + (f" ({', '.join(some)})" if part else "")] = None
+    return ", ".join(words)
 
 
 def rows(finding: Document) -> list[Document]:

@@ -13,7 +13,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from moe_preflight.report.formats import FORMATS
+from moe_preflight.report.github import groups
 from moe_preflight.report.sanitise import MAX_CHARS, clean_document
+from moe_preflight.report.view import alike, body
 from tests.contract.sarif import against_official, against_rules, official_schema
 from tests.unit.report.documents import full
 
@@ -117,15 +119,18 @@ def check_github(doc: dict[str, Any]) -> None:
     out = FORMATS["github"](doc)
     assert_no_control(out)
     *commands, last = out.removesuffix("\n").split("\n")
-    assert len(commands) == len(doc["findings"]) + len(doc["not_evaluated"])
+    found = groups(doc)
+    assert sum(map(len, found)) == len(doc["findings"])
+    assert len(commands) == len(found) + len(doc["not_evaluated"])
     assert last.startswith("moe-preflight: FAIL: ")
-    for line, f in zip(commands, doc["findings"], strict=False):
+    for line, group in zip(commands, found, strict=False):
+        f = group[0]
         m = COMMAND.match(line)
         assert m, line
         assert m[1] == {"error": "error", "warning": "warning", "info": "notice"}[f["severity"]]
         for part in m[2].split(","):
             assert PROPERTY.match(part), part
-        assert unescape(m[3], prop=False).split("\n")[0] == f["message"]
+        assert unescape(m[3], prop=False).split("\n")[0].endswith(body(doc, f))
 
 
 # --- junit -----------------------------------------------------------------------------------------------------------
@@ -262,15 +267,7 @@ def check_markdown(doc: dict[str, Any]) -> None:
     assert set(rows[4:]) == {7}
     engines = {(t["deployment"]["engine"], t["deployment"]["engine_version"]) for t in doc["targets"]}
     unread = [m for m in doc["models"] if m["error"]]
-    findings = len(doc["findings"]) - alike(doc)
-    assert kinds.count("list_item_open") == 1 + len(engines) + len(unread) + findings + len(doc["not_evaluated"])
-
-
-def alike(doc: dict[str, Any]) -> int:
-    """How many findings stand with another one."""
-    from moe_preflight.report.view import alike as grouped
-
-    return len(doc["findings"]) - len(grouped(doc))
+    assert kinds.count("list_item_open") == 1 + len(engines) + len(unread) + len(alike(doc)) + len(doc["not_evaluated"])
 
 
 # --- the tests -------------------------------------------------------------------------------------------------------

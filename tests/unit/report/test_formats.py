@@ -109,6 +109,24 @@ def test_severities_become_levels_and_the_last_line_is_plain(doc: dict[str, Any]
     assert lines[-1] == "moe-preflight: FAIL: 3 targets, 2 errors, 2 warnings, 1 info, 1 not evaluated"
 
 
+def test_findings_that_differ_in_target_or_layer_share_an_annotation(doc: dict[str, Any]) -> None:
+    twin = doc["findings"][3] | {"target": 2, "message": "TP8 mi355x: rows are missing: 512-2048."}
+    doc["findings"].append(twin)
+    (line,) = [x for x in FORMATS["github"](doc).splitlines() if "MP301" in x]
+    assert "::example/Big-MoE TP4 EP4 MI355X, example/Big-MoE TP8 MI355X: rows are missing: 512-2048.%0A" in line
+    twin["evidence"] = [{"file": TABLE, "line": 9, "text": ""}]
+    assert len([x for x in FORMATS["github"](doc).splitlines() if "MP301" in x]) == 2
+
+
+def test_layers_are_named_where_a_finding_is_not_about_all(doc: dict[str, Any]) -> None:
+    layers = doc["targets"][1]["layers"]
+    layers.append(layers[0] | {"name": "mtp"})
+    line = next(x for x in FORMATS["github"](doc).splitlines() if "MP301" in x)
+    assert "MI355X (main): rows" in line
+    doc["findings"].append(doc["findings"][3] | {"layer": 1})
+    assert "MI355X: rows" in next(x for x in FORMATS["github"](doc).splitlines() if "MP301" in x)
+
+
 def test_a_relative_tree_gives_paths_in_the_repository(doc: dict[str, Any]) -> None:
     doc["aiter"]["root"] = "third_party/aiter/"
     assert f"file=third_party/aiter/{TABLE},line=12," in FORMATS["github"](doc)

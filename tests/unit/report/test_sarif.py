@@ -81,7 +81,7 @@ def by_code(doc: dict[str, Any]) -> dict[str, str]:
     return {f["code"]: mark for f, mark in zip(doc["findings"], fingerprints(doc), strict=True)}
 
 
-def test_fingerprints_do_not_see_order_wording_lines_or_versions() -> None:
+def test_fingerprints_do_not_see_order_figures_lines_or_versions() -> None:
     before, doc = by_code(clean_full()), clean_full()
     doc["findings"].reverse()
     doc["tool"]["version"] = "99"
@@ -91,12 +91,19 @@ def test_fingerprints_do_not_see_order_wording_lines_or_versions() -> None:
     for f in doc["findings"]:
         f |= {"why": "other", "remedy": "other"}
         if f["target"] is not None:
-            f["message"] = "said otherwise"
+            f["message"] = f["message"].replace("2, 16, 128", "4, v0.1.99, /elsewhere").replace("512-2048", "64, 128-256")
         for e in f["evidence"]:
             e["line"] += 7
     assert by_code(doc) == before
     marks = [r["partialFingerprints"][FINGERPRINT] for r in sarif(doc)["results"]]
     assert marks == fingerprints(doc)
+
+
+def test_only_a_result_on_a_row_leaves_its_fingerprint_to_github() -> None:
+    """The upload action makes it from the row's line; of a config it would make one for all findings."""
+    for r in sarif(clean_full())["results"]:
+        mine = r["partialFingerprints"].get("primaryLocationLineHash")
+        assert mine == (None if r["ruleId"] == "MP304" else r["partialFingerprints"][FINGERPRINT][:16] + ":1")
 
 
 @pytest.mark.parametrize(
@@ -108,6 +115,8 @@ def test_fingerprints_do_not_see_order_wording_lines_or_versions() -> None:
         lambda d: d["targets"][0]["layers"][0].update(name="mtp"),
         lambda d: d["findings"][0].update(code="MP102"),
         lambda d: d["findings"][0].update(advisory="ADV-2026-009"),
+        lambda d: d["findings"][0].update(severity="warning"),
+        lambda d: d["findings"][0].update(message="TP8 mi300x: another thing."),
     ],
 )
 def test_fingerprints_see_what_was_judged(change: Any) -> None:
