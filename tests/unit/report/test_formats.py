@@ -9,6 +9,8 @@ import xml.etree.ElementTree as ET
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from moe_preflight.report import formats, github, html_assets, markdown
 from moe_preflight.report.formats import FORMATS, dumps, inert
@@ -78,6 +80,25 @@ def test_json_is_the_document_with_sorted_keys(doc: dict[str, Any]) -> None:
     assert json.loads(text) == doc
     assert text == json.dumps(json.loads(text), indent=2, sort_keys=True) + "\n"
     assert text.isascii()
+
+
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+        lambda x: st.lists(x, max_size=4) | st.dictionaries(st.text(), x, max_size=4),
+        max_leaves=20,
+    )
+)
+def test_json_is_what_the_json_module_writes(value: Any) -> None:
+    expected = json.dumps(value, indent=2, sort_keys=True).replace("##", "\\u0023\\u0023") + "\n"
+    assert dumps(value) == expected
+    assert json.loads(dumps(value)) == value
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), {"a": [float("-inf")]}])
+def test_json_has_no_word_for_infinity(value: Any) -> None:
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        dumps(value)
 
 
 @pytest.mark.parametrize("word", ["##[error]x", "###vso[task.x]", "\\##[x]", "####", '"##"'])
