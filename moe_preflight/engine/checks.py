@@ -189,6 +189,11 @@ def _counts_experts(model: MoEModel) -> bool:
     return isinstance(blocks, list) and any(isinstance(b, Mapping) and b.get("block_type") == "moe" for b in blocks)
 
 
+def text_config(model_: MoEModel) -> Mapping[str, object]:
+    """The part of the config that describes the decoder."""
+    return _text(model_.config)
+
+
 def _text(config: Mapping[str, object]) -> Mapping[str, object]:
     for name in ("text_config", "language_config", "llm_config", "thinker_config"):
         inner = config.get(name)

@@ -88,16 +88,29 @@ def pipeline_partition(num_layers: int, pp: int) -> tuple[int, ...]:
     return tuple(parts)
 
 
-def most_on_one_rank(layers: tuple[int, ...], count: int, num_layers: int, pp: int) -> int:
+def given_partition(text: str, num_layers: int, pp: int) -> tuple[tuple[int, ...] | None, str]:
+    """The shares of VLLM_PP_LAYER_PARTITION, or None and vLLM's error (vllm/distributed/utils.py:216)."""
+    parts = text.split(",")
+    if not all(p.strip().isdecimal() and len(p) < 10 for p in parts):
+        return None, f"Invalid partition string: {text}"
+    shares = tuple(int(p) for p in parts)
+    if len(shares) != pp:
+        return None, f"len(partitions)={len(shares)} does not match pp_size={pp}."
+    if sum(shares) != num_layers:
+        return None, f"sum(partitions)={sum(shares)} does not match num_hidden_layers={num_layers}."
+    return shares, ""
+
+
+def most_on_one_rank(layers: tuple[int, ...], count: int, num_layers: int, pp: int, shares: tuple[int, ...] | None = None) -> int:
     """The most of ``layers`` (decoder indexes) any pipeline rank owns; MTP layers, numbered after the last decoder layer,
-    live on the last rank. Without indexes an even share of ``count``."""
+    live on the last rank. Without indexes an even share of ``count``. ``shares`` replace vLLM's own partition."""
     if pp <= 1:
         return count
     if not layers:
         return -(-count // pp)
     ends: list[int] = []
     total = 0
-    for part in pipeline_partition(num_layers, pp):
+    for part in shares or pipeline_partition(num_layers, pp):
         total += part
         ends.append(total)
     owned = [0] * pp

@@ -64,7 +64,8 @@ class RankProblem:
     ``expert`` and ``topk`` are what AITER sees (fused shared experts included, EP-local); ``lookup_expert`` /
     ``lookup_topk`` what the tuned key holds before AITER's own EP adjustment. ``alignment`` is the rounding unit applied
     to inter_dim, None when no rule applied. dtypes and q_type are AITER's short names (aiter/key.py); None when the
-    experts never reach AITER. ``hidden_pad`` / ``intermediate_pad`` are the arguments passed along.
+    experts never reach AITER. A ``q_dtype_a`` of None beside a q_type: the engine passes none, AITER's own rule decides.
+    ``hidden_pad`` / ``intermediate_pad`` are the arguments passed along.
     """
 
     model_dim: int

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -63,8 +64,20 @@ class Routing(NamedTuple):
     fused_shared: int
 
 
-def routing(layer: ExpertLayer, block: Block, dtype: str, *, aiter_moe: bool, fused_shared: int = 0) -> Routing:
-    """The factory arguments of ``layer`` as ``block``'s file computes them."""
+def logits_dtype(block: Block, config: Mapping[str, object], model_type: str | None, dtype: str) -> str:
+    """dtype of the router logits: what the file widens its gate to, which some files read from the config."""
+    if block.logits in ("fp32", "model"):
+        return "fp32" if block.logits == "fp32" else dtype
+    if block.name == "deepseek_v2" and model_type == "glm_moe_dsa":
+        return "fp32"  # older GLM-5 configs need fp32 but do not say so (deepseek_v2.py:139)
+    value = config.get(block.logits, block.logits_default)
+    if value in ("fp32", "float32"):
+        return "fp32"
+    return dtype if value is None or block.name == "deepseek_v2" else "bf16"
+
+
+def routing(layer: ExpertLayer, block: Block, logits: str, *, aiter_moe: bool, fused_shared: int = 0) -> Routing:
+    """The factory arguments of ``layer`` as ``block``'s file computes them; ``logits`` as from logits_dtype()."""
     n_group, topk_group, grouped = _groups(layer, block)
     outside = block.scale == "output" or (block.scale == "aiter" and not aiter_moe)
     return Routing(
@@ -81,7 +94,7 @@ def routing(layer: ExpertLayer, block: Block, dtype: str, *, aiter_moe: bool, fu
         custom_kernel=block.custom_kernel,
         zero_experts=layer.zero_experts,
         hash_routed=layer.hash_routed,
-        logits_dtype="fp32" if block.logits == "fp32" else dtype,
+        logits_dtype=logits,
         fused_shared=fused_shared,
     )
 
@@ -151,14 +164,18 @@ def advertised(r: Routing, release: Release) -> str:
     return _method(r._replace(bias=True) if name == "FusedTopKBiasRouter" else r, None, scaled)
 
 
-def call(r: Routing, release: Release, gfx: str, *, aiter_moe: bool) -> RouterCall:
-    """How ``r`` is routed. ``aiter_moe``: AITER's MoE is on for this process; routers ask that, not the experts' backend."""
-    name = kind(r, release)
+def call(r: Routing, release: Release, gfx: str, *, aiter_moe: bool, simulated: str = "") -> RouterCall:
+    """How ``r`` is routed. ``aiter_moe``: AITER's MoE is on for this process; routers ask that, not the experts' backend.
+    ``simulated`` is VLLM_MOE_ROUTING_SIMULATION_STRATEGY, which replaces every router by a made-up one."""
+    name = "RoutingSimulatorRouter" if simulated else kind(r, release)
     base = RouterCall(
         name, "other", r.experts, r.topk, renormalize=r.renormalize, scoring=r.scoring, bias=r.bias, logits_dtype=r.logits_dtype
     )
     if name == "GroupedTopKRouter":
         return _grouped(base, r, release, gfx, aiter_moe)
+    if name == "RoutingSimulatorRouter":
+        why = f"VLLM_MOE_ROUTING_SIMULATION_STRATEGY={simulated} makes the routing up"
+        return replace(base, kernel="torch", fallback_reason=why, source=f"{_FACTORY}:268")
     if name == "CustomRoutingRouter":
         return replace(
             base,
@@ -184,7 +201,14 @@ def _grouped(base: RouterCall, r: Routing, release: Release, gfx: str, aiter_moe
     if not aiter_moe:
         return replace(base, kernel="torch", falls_back_to="torch", fallback_reason=_OFF, source=f"{_GROUPED}:327")
     kernel = "biased_grouped_topk" if r.bias else "grouped_topk"
-    return replace(base, kernel=kernel, scaling_inside=r.scale, on_aiter=True, source=f"{_GROUPED}:317")
+    strided = r.fused_shared > 0  # weights and ids are slices of the buffer that holds the shared columns too
+    where = f"{_GROUPED}:317"
+    return replace(base, kernel=kernel, scaling_inside=r.scale, on_aiter=True, outputs_strided=strided, source=where)
+
+
+SOFTMAX_ARGUMENTS = (("topk_softmax", "num_shared_experts"), ("topk_softmax", "shared_expert_scoring_func"))
+"""What every release read hands topk_softmax beyond its oldest signature (_aiter_ops.py:519)."""
+GATING_ARGUMENTS = (("topk_gating", "num_shared_experts"),)
 
 
 _OFF = "AITER's MoE is switched off"
@@ -215,7 +239,9 @@ def _plain(base: RouterCall, r: Routing, release: Release, gfx: str, aiter_moe: 
         return replace(base, kernel="other", falls_back_to="other", fallback_reason=_OFF, source=f"{_PLAIN}:132")
     if r.scoring == "sigmoid":
         return replace(base, kernel="topk_sigmoid", on_aiter=True, source=f"{_PLAIN}:140")
+    base = replace(base, num_shared=r.fused_shared, outputs_strided=r.fused_shared > 0, passes=SOFTMAX_ARGUMENTS)
     if release.topk_gating and gfx in ("gfx942", "gfx950"):
         switch = ((TOPK_GATING_MAX_TOKENS + 1, "topk_softmax"),)
-        return replace(base, kernel="topk_gating", on_aiter=True, alternatives=switch, source=f"{_PLAIN}:116")
+        passes = GATING_ARGUMENTS + SOFTMAX_ARGUMENTS
+        return replace(base, kernel="topk_gating", on_aiter=True, alternatives=switch, passes=passes, source=f"{_PLAIN}:116")
     return replace(base, kernel="topk_softmax", on_aiter=True, source=f"{_PLAIN}:131")

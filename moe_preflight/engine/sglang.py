@@ -146,6 +146,7 @@ def _layer(model: MoEModel, layer: ExpertLayer, deployment: Deployment, split: _
         ep_size=split.ep,
         global_experts=layer.experts,
         weight_bytes_per_element=BYTES.get(layer.quantization.scheme, 2.0),
+        sorting_policy=_policy(deployment) if key else 0,
     )
     return LayerPlan(
         layer=layer,
@@ -157,6 +158,15 @@ def _layer(model: MoEModel, layer: ExpertLayer, deployment: Deployment, split: _
         notes=answer.notes,
         layers_per_rank=parallel.most_on_one_rank(layer.layers, layer.count, model.num_layers, max(1, deployment.pp)),
     )
+
+
+def _policy(deployment: Deployment) -> int:
+    """SGLANG_AITER_MOE_SORTING_DISPATCH_POLICY, 2 unless set (environ.py)."""
+    value = deployment.env.get("SGLANG_AITER_MOE_SORTING_DISPATCH_POLICY", "2")
+    if value not in ("0", "1", "2"):
+        name = "SGLANG_AITER_MOE_SORTING_DISPATCH_POLICY"
+        raise UsageError(f"--engine-env {name}={value[:20]}: no such sorting policy.", hint="Expected 0, 1 or 2.")
+    return int(value)
 
 
 def _choose(layer: ExpertLayer, deployment: Deployment, inter: int, split: _Split) -> _Answer:
@@ -300,4 +310,5 @@ def _router(layer: ExpertLayer, dtype: str, deployment: Deployment) -> RouterCal
     if layer.scoring == "sigmoid":
         why = "sigmoid scores without groups go to SGLang's own JIT kernel"
         return replace(base, falls_back_to="other", fallback_reason=why, source=f"{_DIR}/moe/topk.py:2976 (0.5.23)")
-    return replace(base, kernel="topk_softmax", on_aiter=True, source=f"{_DIR}/moe/topk.py:1270 (0.5.23)")
+    where = f"{_DIR}/moe/topk.py:1270 (0.5.23)"
+    return replace(base, kernel="topk_softmax", on_aiter=True, prefers_asm=True, source=where)

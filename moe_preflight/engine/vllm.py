@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from moe_preflight.engine import architecture, checks, environment, linears, parallel, router, schemes, switches
 from moe_preflight.engine.call import rank_problem, silent_notes
 from moe_preflight.engine.choice import Choice, Question, Sizes
@@ -28,9 +30,15 @@ def plan(model: MoEModel, deployment: Deployment) -> EnginePlan:
     about = (checks.vision_note(model, found.file, deployment), checks.pipeline_note(model, deployment))
     notes += [note for note in about if note is not None]
     refusals = checks.config(model, deployment, found, release)
+    error = _shares(env, model, deployment)[1]
+    if error:
+        why = "VLLM_PP_LAYER_PARTITION does not fit this model and pipeline size."
+        refusals.append(Refusal("model", error, why, "Correct or unset it.", "vllm/distributed/utils.py:216 (0.33.0)"))
     layers: list[LayerPlan] = []
     for layer in model.layers:
         planned, of_model = _layer(model, layer, found.block, deployment, split, env, release)
+        if resolved.older:
+            planned = replace(planned, router=replace(planned.router, passes=()))
         layers.append(planned)
         refusals += [r for r in of_model if r not in refusals]
     return EnginePlan(
@@ -62,7 +70,8 @@ def _layer(
     if block.name == "minimax_m3" and shared.slots and plain.gfx == "gfx950" and plain.aiter_moe:
         # The shared expert rides in AITER's grouped kernel with one group (minimax_m3/amd/model.py:463).
         block = block._replace(groups="one", scale="router")
-    route = router.routing(layer, block, model.dtype, aiter_moe=plain.aiter_moe, fused_shared=shared.slots)
+    logits = router.logits_dtype(block, checks.text_config(model), model.model_type, model.dtype)
+    route = router.routing(layer, block, logits, aiter_moe=plain.aiter_moe, fused_shared=shared.slots)
     ask = Ask(
         gfx=deployment.gpu.gfx,
         env=env,
@@ -87,14 +96,30 @@ def _layer(
         layer=layer,
         backend=choice.backend,
         problem=rank_problem(question, choice, deployment, shared.slots),
-        router=router.call(route, release, deployment.gpu.gfx, aiter_moe=ask.aiter_moe),
+        router=router.call(
+            route,
+            release,
+            deployment.gpu.gfx,
+            aiter_moe=ask.aiter_moe,
+            simulated=env.text("VLLM_MOE_ROUTING_SIMULATION_STRATEGY"),
+        ),
         zero_filled_by=choice.zero_filled_by,
         refusals=tuple(refusals),
         notes=(*choice.notes, *shared.notes, *silent_notes(question, choice, deployment)),
         quant_method=choice.method or None,
         routing_method=ask.method,
-        layers_per_rank=parallel.most_on_one_rank(layer.layers, layer.count, model.num_layers, max(1, deployment.pp)),
+        layers_per_rank=parallel.most_on_one_rank(
+            layer.layers, layer.count, model.num_layers, max(1, deployment.pp), _shares(env, model, deployment)[0]
+        ),
     )
     stops = checks.model(model, layer, block, deployment, release)
     stops += [r for r in switched if r.stage == "model"]
     return plan_, stops + linears.refusals(model, layer, deployment, fused=shared.slots > 0)
+
+
+def _shares(env: environment.Environment, model: MoEModel, deployment: Deployment) -> tuple[tuple[int, ...] | None, str]:
+    """The pipeline partition the environment gives, if any, and vLLM's objection to it."""
+    text = env.text("VLLM_PP_LAYER_PARTITION")
+    if not text or deployment.pp <= 1:
+        return None, ""
+    return parallel.given_partition(text, model.num_layers, deployment.pp)

@@ -17,7 +17,7 @@ class Block(NamedTuple):
     config has both, ``one`` is hard-coded 1/1, ``none`` never groups.
     ``scale``: who applies routed_scaling_factor: the ``router``, the ``output`` (runner), or ``aiter`` (router with AITER's
     MoE on, output otherwise). ``renormalize`` / ``scoring`` are set where the file ignores the config.
-    ``tp_within_experts``: raises when TP exceeds the expert count. ``logits``: ``fp32`` where the gate is widened.
+    ``tp_within_experts``: raises when TP exceeds the expert count.
     ``fse``: how shared experts may be fused: ``no``, ``shared`` (n_shared_experts slots), ``gated`` (one sigmoid-gated slot),
     ``own`` (rules of its own).
     """
@@ -31,6 +31,8 @@ class Block(NamedTuple):
     renormalize: bool | None = None
     tp_within_experts: bool = False
     logits: str = "model"
+    """``fp32`` where the gate is widened, ``model`` where it is not, else the config field that says."""
+    logits_default: str | None = None
     fse: str = "no"
     custom_kernel: str = "torch"
     custom_scoring: str | None = None
@@ -48,15 +50,15 @@ def _rows() -> tuple[Block, ...]:
         Block("afmoe", "afmoe.py:121", "config", logits="fp32"),
         Block("alice_ai", "alice_ai.py:269", scoring="sigmoid", tp_within_experts=True, fse="gated"),
         Block("aria", "aria.py:218", scoring="softmax", renormalize=True),
-        Block("bailing_moe", "bailing_moe.py:296", "both"),
-        Block("bailing_moe_linear", "bailing_moe_linear.py:312", "both", "output"),
+        Block("bailing_moe", "bailing_moe.py:296", "both", logits="router_dtype"),
+        Block("bailing_moe_linear", "bailing_moe_linear.py:312", "both", "output", logits="router_dtype", logits_default="fp32"),
         Block("bailing_moe_v3", "bailing_moe_v3.py:1199", "config", scoring="sigmoid", renormalize=True, logits="fp32"),
         Block("beam", "vllm/models/beam/nvidia/moe.py:84", "both", "output", scoring="sigmoid"),
         Block(
             "cohere2_moe", "cohere2_moe.py:351", custom="token_choice_with_bias", custom_scoring="sigmoid", tp_within_experts=True
         ),
         Block("dbrx", "dbrx.py:165", scoring="softmax", renormalize=True),
-        Block("deepseek_v2", "deepseek_v2.py:374", "config", "aiter", fse="shared"),
+        Block("deepseek_v2", "deepseek_v2.py:374", "config", "aiter", logits="moe_router_dtype", fse="shared"),
         Block("deepseek_v4", "vllm/models/deepseek_v4/amd/model.py:749", logits="fp32", fse="own"),
         Block("ernie45_moe", "ernie45_moe.py:184", renormalize=True, scoring="softmax", tp_within_experts=True, logits="fp32"),
         Block(
@@ -97,7 +99,7 @@ def _rows() -> tuple[Block, ...]:
         Block("qwen2_moe", "qwen2_moe.py:170", scoring="softmax", tp_within_experts=True),
         Block("qwen3_moe", "qwen3_moe.py:203", scoring="softmax", tp_within_experts=True),
         Block("qwen3_next", "qwen3_next.py:223", scoring="softmax", tp_within_experts=True, fse="gated"),
-        Block("sarvam", "sarvam.py:350", "both"),
+        Block("sarvam", "sarvam.py:350", "both", logits="router_dtype", logits_default="fp32"),
         Block("step3_text", "step3_text.py:72", scoring="softmax", tp_within_experts=True),
         Block("step3p5", "step3p5.py:388", tp_within_experts=True, logits="fp32", activation="config"),
         Block("step5", "vllm/models/step5/nvidia/model.py:1799", tp_within_experts=True, logits="fp32", activation="config"),

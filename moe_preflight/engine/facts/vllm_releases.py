@@ -60,6 +60,8 @@ class Resolved(NamedTuple):
     release: Release
     exact: bool
     why: str = ""
+    older: bool = False
+    """Older than every release read: what it passes to AITER is not known from ours."""
 
 
 def resolve(asked: str) -> Resolved:
@@ -81,7 +83,8 @@ def resolve(asked: str) -> Resolved:
         return Resolved(asked, best, True, "" if plain else f"vLLM {asked} is judged with the facts of {best.version}.")
     if numbers < _numbers(oldest.version):
         why = f"vLLM {asked} is older than the oldest release we read ({oldest.version}); its facts are used, unverified."
-    elif best is NEWEST:
+        return Resolved(asked, best, False, why, older=True)
+    if best is NEWEST:
         why = f"vLLM {asked} is newer than the newest release we read ({best.version}); its facts are used, unverified."
     else:
         why = f"vLLM {asked} was not read; the facts of {best.version}, the nearest release below it, are used, unverified."

@@ -125,3 +125,18 @@ def test_a_vision_tower_is_a_note():
 
 def test_more_pipeline_ranks_than_layers():
     assert "pipeline-ranks-without-layers" in [n.code for n in run(model(), pp=5).notes]
+
+
+def test_a_given_partition():
+    given = {"VLLM_PP_LAYER_PARTITION": "11,50"}
+    assert run(K2, tp=8, pp=2, env=given).layers[0].layers_per_rank == 50
+    assert run(K2, tp=8, pp=2, env={"VLLM_PP_LAYER_PARTITION": "1,2"}).refusals[0].error == (
+        "sum(partitions)=3 does not match num_hidden_layers=61."
+    )
+    assert "does not match pp_size=2" in run(K2, pp=2, env={"VLLM_PP_LAYER_PARTITION": "61"}).refusals[0].error
+    assert "Invalid partition string" in run(K2, pp=2, env={"VLLM_PP_LAYER_PARTITION": "a,b"}).refusals[0].error
+
+
+def test_simulated_routing():
+    call = run(K2, env={"VLLM_MOE_ROUTING_SIMULATION_STRATEGY": "uniform_random"}).layers[0].router
+    assert (call.kind, call.on_aiter) == ("RoutingSimulatorRouter", False)

@@ -113,3 +113,32 @@ def test_ernie_scores_with_softmax_so_its_bias_keeps_it_off_aiter():
 def test_hash_layers_and_sqrtsoftplus_use_vllms_own_kernel():
     call = run(model(experts=384, topk=6, scoring="sqrtsoftplus", hash_routed=True)).layers[0].router
     assert (call.kind, call.kernel, call.num_expert_group, call.on_aiter) == ("FusedTopKBiasRouter", "other", 12, False)
+
+
+def test_arguments_beyond_the_oldest_signature():
+    call = run(model()).layers[0].router
+    assert ("topk_gating", "num_shared_experts") in call.passes
+    assert ("topk_softmax", "shared_expert_scoring_func") in call.passes
+    assert run(model(), version="0.31.0").layers[0].router.passes[0][0] == "topk_softmax"
+    assert run(model(), version="0.20.0").layers[0].router.passes == ()
+    assert run(K2).layers[0].router.passes == ()
+
+
+@pytest.mark.parametrize(
+    ("architecture", "config", "logits"),
+    [
+        ("K2HorizonForCausalLM", {}, "bf16"), ("MiniMaxM2ForCausalLM", {}, "fp32"), ("Glm4MoeForCausalLM", {}, "fp32"),
+        ("DeepseekV3ForCausalLM", {}, "bf16"), ("DeepseekV3ForCausalLM", {"moe_router_dtype": "float32"}, "fp32"),
+        ("BailingMoeV2ForCausalLM", {"router_dtype": "fp32"}, "fp32"), ("BailingMoeForCausalLM", {}, "bf16"),
+        ("SarvamMoEForCausalLM", {}, "fp32"),
+    ],
+)  # fmt: skip
+def test_logits(architecture, config, logits):
+    m = model(architecture, config={"num_experts": 64, **config}, scoring="sigmoid", selection_bias=True)
+    assert run(m).layers[0].router.logits_dtype == logits
+
+
+def test_the_sorting_policy_reaches_the_problem():
+    assert run(K2).layers[0].problem.sorting_policy == 0
+    assert run(K2, env={"VLLM_ROCM_AITER_MOE_DISPATCH_POLICY": "2"}).layers[0].problem.sorting_policy == 2
+    assert run(K2, tp=1, engine="sglang", version="0.5.23").layers[0].problem.sorting_policy == 2
