@@ -83,6 +83,19 @@ def after_dense(first: str = "first_k_dense_replace", step: str = "moe_layer_fre
     return rule
 
 
+def every_nth(path: str) -> Rule:
+    """``(i + 1) % step == 0`` (Arctic's ``moe_layer_frequency``)."""
+
+    def rule(f: Fields, n: int) -> Layers | None:
+        value = f.find(path)
+        if value.missing or value.raw is None:
+            return None
+        nth = as_int(value, 1, MAX_LAYERS)
+        return Layers(tuple(i for i in range(n) if (i + 1) % nth == 0), value.path)
+
+    return rule
+
+
 def sparse_step(f: Fields, n: int) -> Layers | None:
     """Qwen's way: not in ``mlp_only_layers``, and ``(i + 1) % decoder_sparse_step == 0``."""
     step, dense = f.find("decoder_sparse_step"), f.find("mlp_only_layers")

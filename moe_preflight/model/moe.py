@@ -77,10 +77,11 @@ class ExpertLayer:
 
 @dataclass(frozen=True, slots=True)
 class MoEModel:
-    """A model as its config tells it. ``layers`` is empty for a dense model.
+    """A model as its config tells it. ``layers`` is empty for a dense model, and when ``unknown`` leaves nothing to build one of.
 
     ``fields`` maps each value we used to the config path it was read from (``text_config.num_experts``, or ``default`` with
-    the source of the default). ``unknown`` names fields the config does not hold and no sourced default supplies.
+    the source of the default). ``unknown`` names fields the config does not hold and no sourced default supplies; an unknown
+    size is 0 in its layer (see ``sizes_known``), and an unknown scoring reads softmax.
     ``confidence``: ``read`` for a family in our table, ``modelled`` for the generic aliases.
     ``config`` is the parsed config.json itself, for engine rules that read further fields.
     """
@@ -101,3 +102,13 @@ class MoEModel:
     confidence: str = "read"
     notes: tuple[str, ...] = ()
     config: Mapping[str, object] = field(default_factory=dict)
+
+    @property
+    def sizes_known(self) -> bool:
+        """Every number a plan needs is there. A layer with an unknown size must not be judged."""
+        return not {"hidden_size", "num_layers", "experts", "topk", "moe_intermediate_size"} & set(self.unknown)
+
+    @property
+    def is_dense(self) -> bool:
+        """The config says that there are no experts, which is not the same as not saying."""
+        return not self.layers and not self.unknown

@@ -152,9 +152,14 @@ class _Reader:
             self.num_layers = as_int(count, 1, MAX_LAYERS)
             self.used["num_layers"] = count.path
         experts_value = fam.experts.read(self.f)
-        if (experts_value.missing or experts_value.raw is None) and fam is families.GENERIC and self.hidden:
-            self.notes.append("no field of the config names experts: a dense model")
-            return None
+        absent = experts_value.missing or experts_value.raw is None or experts_value.origin == "class"
+        if absent and self.hidden:
+            if fam is families.GENERIC:
+                self.notes.append("no field of the config names experts: a dense model")
+                return None
+            if self.num_layers and not (where := self._where()).indexes:
+                self.notes.append(f"{where.path} names no expert layer: a dense model")
+                return None
         experts = self._sizes("experts", experts_value, 0, MAX_EXPERTS)
         if experts == 0 or (isinstance(experts, list) and not any(experts)):
             if "experts" in self.unknown:

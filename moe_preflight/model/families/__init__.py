@@ -30,7 +30,10 @@ GENERIC = Family(
     ),
     shared_count=at("n_shared_experts|moe_num_shared_experts|num_shared_experts", 0, "no field", null=0),
     n_group=at("n_group|num_expert_group"), topk_group=at("topk_group"),
-    scoring=at("scoring_func|score_function|score_func|moe_router_activation_func|router_score_func"),
+    scoring=at(
+        "scoring_func|score_function|score_func|moe_router_activation_func|router_score_func", "softmax",
+        "vLLM's FusedMoE default",
+    ),
     bias=Equals(("topk_method",), "noaux_tc"), renormalize=at("norm_topk_prob", True, _M + "transformers/moe.py:235"),
     scaling=at("routed_scaling_factor", 1.0, _M + "transformers/moe.py:238", null=1.0),
     activation=at("hidden_act|hidden_activation", "silu", _M + "transformers/moe.py:258"), mtp=at("num_nextn_predict_layers"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from moe_preflight.model import variants
 from moe_preflight.model.family import Family, Fixed, at
-from moe_preflight.model.layout import every, interleaved, period, switches, typed
+from moe_preflight.model.layout import every, every_nth, interleaved, period, switches, typed
 
 _M = "model_executor/models/"
 _SPARSE = typed("mlp_layer_types", "sparse", "moe")
@@ -103,5 +103,18 @@ MIXTRAL_LINE: tuple[Family, ...] = (
         activation=at("ffn_config.ffn_act_fn.name", "silu", "transformers models/dbrx"),
         prefix=("transformer.blocks.{}.ffn", "transformer.blocks.{}.ffn.experts"),
         parts=("mlp.w1", "mlp.v1", "mlp.w2"), source=_M + "dbrx.py:165",
+    ),
+    Family(
+        "arctic", ("ArcticForCausalLM",), ("arctic",),
+        experts=at("num_local_experts"), topk=at("num_experts_per_tok"), inter=at("intermediate_size"),
+        where=(every_nth("moe_layer_frequency"), every), prefix=("model.layers.{}.block_sparse_moe.experts",), parts=_W,
+        source="github Snowflake-Labs/snowflake-arctic modeling_arctic.py",
+    ),
+    Family(
+        "grok", ("Grok1ForCausalLM", "Grok1ModelForCausalLM", "Grok2ForCausalLM"), ("grok-1", "grok"),
+        experts=at("num_local_experts|num_experts"), topk=at("num_experts_per_tok|num_selected_experts"),
+        inter=at("moe_intermediate_size|intermediate_size"), activation=Fixed("gelu", "sglang srt/models/grok.py"),
+        renormalize=Fixed(False, "sglang srt/models/grok.py"), prefix=("model.layers.{}.block_sparse_moe.experts",), parts=_W,
+        source="sglang 0.5.23 srt/models/grok.py",
     ),
 )  # fmt: skip

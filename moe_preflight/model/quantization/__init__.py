@@ -77,7 +77,12 @@ class Reader:
         tried = [
             f"{self.path}: pattern {p[:60]!r} is too complex to evaluate safely, taken as no match" for p in self.matcher.refused
         ]
-        return (*self.said, *tried)
+        cut = (
+            [f"{self.path}: quantized_layers is cut; layers it does not name are taken to be like those it does"]
+            if getattr(self.format, "cut", False)
+            else []
+        )
+        return (*self.said, *cut, *tried)
 
 
 def reader(config: Mapping[str, object], f: Fields, family: Family, hf_quant_config: Mapping[str, object] | None) -> Reader:

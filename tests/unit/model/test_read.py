@@ -114,12 +114,31 @@ def test_a_dense_model_is_no_error() -> None:
     assert read(QWEN, num_experts=0).layers == ()
 
 
+def test_a_hybrid_without_expert_layers_is_dense() -> None:
+    model = read_config(
+        {
+            "architectures": ["NemotronHForCausalLM"], "model_type": "nemotron_h", "hidden_size": 4096, "num_hidden_layers": 4,
+            "hybrid_override_pattern": "M-*-",
+        },
+        id="m",
+    )  # fmt: skip
+    assert model.is_dense
+    assert "hybrid_override_pattern" in model.notes[0]
+
+
+def test_nothing_known_is_not_dense() -> None:
+    model = read_config({"quantization_config": {"quant_method": "mxfp4"}}, id="m")
+    assert (model.layers, model.is_dense, model.sizes_known) == ((), False, False)
+    assert model.quantization.scheme == "mxfp4"
+
+
 def test_a_missing_size_is_named_and_not_guessed() -> None:
     """The config class of qwen3_moe has a default of 768: another checkpoint's number."""
     config = {k: v for k, v in QWEN.items() if k != "moe_intermediate_size"}
     model = read_config(config, id="m")
     assert model.unknown == ("moe_intermediate_size",)
     assert model.layers[0].moe_intermediate_size == 0
+    assert not model.sizes_known
 
 
 def test_a_default_names_its_source() -> None:
