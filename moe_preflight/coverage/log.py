@@ -5,7 +5,7 @@ main at e4048607; only the key changed: its activation is a quoted word up to v0
 first element is the architecture from v0.1.16, and the FHMoE branch of main appends four more. A line may carry any prefix
 (``[aiter]``, a worker's name, a time) and ANSI colours.
 
-Time is linear in the log: one search per line, and the lines that match are cut at MAX_LINE.
+Time is linear in the log, and memory does not grow with it.
 """
 
 from __future__ import annotations
@@ -141,19 +141,66 @@ FAILURES = frozenset((
 """Kinds that mean a request, or the start, failed."""
 
 _STARTS = ("[fused_moe] using ", "[fused_moe] no tuned FlyDSL config for ")
-_INTERESTING = re.compile(b"|".join(re.escape(t.encode()) for t in (*_STARTS, "run_1stage = ", *MESSAGES.values())))
+_NEEDLES = tuple(t.encode() for t in (*_STARTS, "run_1stage = ", *MESSAGES.values()))
 
 
-def events(lines: Iterable[bytes]) -> Iterator[tuple[int, str, Event]]:
-    """(1-based line number, prefix, event) for every line of ``lines`` that speaks of fused MoE; other lines cost one search.
+@dataclass(slots=True)
+class Lines:
+    """Cuts chunks of a log into lines and yields those that may speak of fused MoE, with their 1-based numbers.
+
+    ``total`` counts every line seen so far. A block without any of AITER's words costs one byte search per word and is
+    never cut up. A line longer than MAX_LINE is cut there.
+    """
+
+    total: int = 0
+
+    def of(self, chunks: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:
+        """(number, line without its end) of the interesting lines of ``chunks``, in order. Memory: one chunk and one line."""
+        carry, overlong = b"", False
+        for chunk in chunks:
+            cut = chunk.rfind(b"\n") + 1
+            if not cut:
+                # Still the same line: what is beyond MAX_LINE of it is never looked at.
+                overlong = overlong or len(carry) + len(chunk) > MAX_LINE
+                carry = carry if overlong and carry else (carry + chunk)[:MAX_LINE]
+                continue
+            if overlong:
+                end = chunk.find(b"\n") + 1
+                yield from self._block(carry + b"\n")
+                yield from self._block(chunk[end:cut])
+                overlong = False
+            else:
+                yield from self._block(carry + chunk[:cut])
+            carry = chunk[cut:]
+        if carry:
+            yield from self._block(carry)
+
+    def _block(self, block: bytes) -> Iterator[tuple[int, bytes]]:
+        """Interesting lines of a block that ends with a line (with or without its newline)."""
+        first = self.total + 1
+        self.total += block.count(b"\n") + (1 if block and not block.endswith(b"\n") else 0)
+        starts: set[int] = set()
+        for needle in _NEEDLES:
+            at = block.find(needle)
+            while at >= 0:
+                starts.add(block.rfind(b"\n", 0, at) + 1)
+                end = block.find(b"\n", at)
+                at = block.find(needle, end) if end >= 0 else -1
+        number, seen = first, 0
+        for start in sorted(starts):
+            number += block.count(b"\n", seen, start)
+            seen = start
+            end = block.find(b"\n", start)
+            yield number, block[start : min(end if end >= 0 else len(block), start + MAX_LINE)]
+
+
+def events(lines: Iterable[tuple[int, bytes]]) -> Iterator[tuple[int, str, Event]]:
+    """(line number, prefix, event) for every line of Lines.of() that is one of AITER's.
 
     The prefix is what stands before AITER's words: lines of one process share it.
     """
-    for number, raw in enumerate(lines, 1):
-        found = _INTERESTING.search(raw)
-        if found is None:
-            continue
-        text = _ANSI.sub(b"", raw[:MAX_LINE]).decode("utf-8", "replace").rstrip("\r\n")
+    for number, raw in lines:
+        text = _ANSI.sub(b"", raw).decode("utf-8", "replace").rstrip("\r\n")
         event = _read(text)
         if event is not None:
             yield number, text[: min(100, max(0, text.find("[fused_moe]"), text.find("run_1stage = ")))], event

@@ -14,7 +14,7 @@ from moe_preflight.aiter.dispatch import Dispatcher
 from moe_preflight.aiter.entry import QUANT_REMAP
 from moe_preflight.aiter.key import Dispatch, Key
 from moe_preflight.aiter.tuned import GFX_BY_CU
-from moe_preflight.coverage.log import Fallback, Heuristic, LogKey, Message, Odd, Using, events
+from moe_preflight.coverage.log import Fallback, Heuristic, Lines, LogKey, Message, Odd, Using, events
 from moe_preflight.evaluate import TargetEvaluation, key_of
 from moe_preflight.hardware import GPUS
 
@@ -58,6 +58,7 @@ class Reading:
     odd: int = 0
     first_odd: tuple[int, str] | None = None
     dropped: int = 0
+    lines: int = 0
 
     @property
     def answers(self) -> int:
@@ -65,13 +66,14 @@ class Reading:
         return sum(s.count for s in self.seen) + self.dropped
 
 
-def read(lines: Iterable[bytes]) -> Reading:
-    """Everything a log says about fused MoE. One pass; memory grows with distinct keys, not with lines."""
+def read(chunks: Iterable[bytes]) -> Reading:
+    """Everything a log says about fused MoE. One pass over its bytes; memory grows with distinct keys, not with lines."""
     out = Reading()
+    lines = Lines()
     seen: dict[tuple[object, ...], Seen] = {}
     said: dict[str, Said] = {}
     pending: dict[str, Heuristic] = {}
-    for number, prefix, event in events(lines):
+    for number, prefix, event in events(lines.of(chunks)):
         match event:
             case Using():
                 slot = (event.key, event.stages, event.xbf16, event.kernels)
@@ -99,7 +101,7 @@ def read(lines: Iterable[bytes]) -> Reading:
             case Odd():
                 out.odd += 1
                 out.first_odd = out.first_odd or (number, event.text)
-    out.seen, out.said = list(seen.values()), list(said.values())
+    out.seen, out.said, out.lines = list(seen.values()), list(said.values()), lines.total
     return out
 
 
@@ -145,12 +147,21 @@ class Match:
 
 
 def match(
-    reading: Reading, dispatcher_of: Callable[[str, int], Dispatcher], planned: Mapping[tuple[object, ...], int] | None = None
+    reading: Reading,
+    dispatcher_of: Callable[[str, int], Dispatcher],
+    planned: Mapping[tuple[object, ...], int] | None = None,
+    *,
+    default: tuple[str, int] | None = None,
 ) -> list[Match]:
-    """Every answer of the log against the dispatch model; ``planned`` as from planned_keys(), None when no model was named."""
+    """Every answer of the log against the dispatch model; ``planned`` as from planned_keys(), None when no model was named.
+
+    ``default`` is the (gfx, cu_num) of keys that do not say their architecture.
+    """
     out = []
     for s in reading.seen:
         gfx = gfx_of(s.key)
+        if gfx is None and default is not None and default[1] == s.key.cu_num:
+            gfx = default[0]
         target = None if planned is None else planned.get(slot_of(s.key, gfx))
         if gfx is None:
             why = f"the log does not say the architecture, and {s.key.cu_num} compute units leave it open"

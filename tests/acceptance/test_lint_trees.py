@@ -56,15 +56,27 @@ def test_every_finding_of_a_release(version: str) -> None:
 @needs_corpus
 def test_where_the_shadowed_rows_are() -> None:
     """AITER's own round trip: on gfx942/80 375 rows, on gfx950/256 22, on gfx942/304 none get another activation's row."""
-    done = lint(str(corpus("aiter-trees", "v0.1.20.post1")), "--aiter-version", "0.1.20.post1", "--select", "MP704", "--format", "json")
+    done = lint(
+        str(corpus("aiter-trees", "v0.1.20.post1")), "--aiter-version", "0.1.20.post1", "--select", "MP704", "--format", "json"
+    )
     messages = [f["message"] for f in json.loads(done.stdout)["findings"]]
-    on = Counter("gfx942/80" if " on gfx942 with 80 CUs" in m else "gfx950/256" if " on gfx950 with 256 CUs" in m else m for m in messages)
+    on = Counter(
+        "gfx942/80" if " on gfx942 with 80 CUs" in m else "gfx950/256" if " on gfx950 with 256 CUs" in m else m for m in messages
+    )
     assert on == {"gfx942/80": 375, "gfx950/256": 22}
 
 
 @needs_corpus
 def test_the_rows_no_branch_takes() -> None:
-    done = lint(str(corpus("aiter-trees", "v0.1.20.post1")), "--aiter-version", "0.1.20.post1", "--select", "tuned-row-unused", "--format", "json")
+    done = lint(
+        str(corpus("aiter-trees", "v0.1.20.post1")),
+        "--aiter-version",
+        "0.1.20.post1",
+        "--select",
+        "tuned-row-unused",
+        "--format",
+        "json",
+    )
     at = [(Path(f["evidence"][0]["file"]).name, f["evidence"][0]["line"]) for f in json.loads(done.stdout)["findings"]]
     assert at == [("dsv4_fp8fp4_tuned_fmoe.csv", n) for n in range(165, 170)]
 
@@ -120,7 +132,9 @@ class TestCommand:
 
     def test_a_file_of_a_tree_is_judged_among_the_others(self, tmp_path: Path) -> None:
         root = tree(tmp_path, default=table(row()), x_tuned_fmoe=table(row()), y_tuned_fmoe=table(row(token="56")))
-        done = lint(str(root / "aiter/configs/model_configs/x_tuned_fmoe.csv"), "--aiter-version", "0.1.20.post1", "--format", "json")
+        done = lint(
+            str(root / "aiter/configs/model_configs/x_tuned_fmoe.csv"), "--aiter-version", "0.1.20.post1", "--format", "json"
+        )
         assert [f["name"] for f in json.loads(done.stdout)["findings"]] == ["duplicate-key"]
 
     def test_sarif_and_github_point_at_the_row(self, tmp_path: Path) -> None:
