@@ -49,7 +49,9 @@ def asked(key: Key, rules: Rules, gfx: str, env: Mapping[str, str], flydsl: bool
         return _with(key, key.inter_dim, key.q_type, key.use_g1u1, key.q_dtype_a)
     inter_dim, g1u1 = _weight_shapes(key)
     if key.dtype not in ("bf16", "fp16"):
-        raise AiterRaises(f"AssertionError: Fused_moe unsupported out dtype: {torch_name(key.dtype, gfx)}")
+        # A model may be fp32 or fp64, which no row of AITER's tables is.
+        shown = {"fp32": "torch.float32", "fp64": "torch.float64"}.get(key.dtype) or torch_name(key.dtype, gfx)
+        raise AiterRaises(f"AssertionError: Fused_moe unsupported out dtype: {shown}")
     quant = QUANT_REMAP.get(key.q_type, key.q_type)
     a = activation_dtype(rules, gfx, env, key.token, key.act, quant, key.q_dtype_w, key.gate_mode)
     if rules.situv2_guard and quant == "per_1x32" and key.q_dtype_w == "fp4x2" and a == "bf16" and key.act == "situv2":
