@@ -74,6 +74,8 @@ def aiter_version(package: Path) -> str | None:
 def prepare(package: Path, folder: Path, live_gfx: str, env: MutableMapping[str, str] = os.environ) -> list[str]:
     """Point AITER at the run's ``folder`` for everything it would write. Returns what is worth telling."""
     notes: list[str] = []
+    # AITER's code generators are scripts that import their neighbours: the safe path this worker started with would stop them.
+    env.pop("PYTHONSAFEPATH", None)
     env["AITER_ONLINE_TUNE"] = "0"
     env["AITER_LOG_LEVEL"] = "INFO"
     table = folder / TABLE
@@ -86,7 +88,9 @@ def prepare(package: Path, folder: Path, live_gfx: str, env: MutableMapping[str,
             env[name] = str(path)
     if "AITER_JIT_DIR" not in env:
         jit = folder / "jit"
-        _mirror(package / "jit", jit, "*.so")
+        jit.mkdir(parents=True, exist_ok=True)
+        for built in _jit_folders(package):
+            _mirror(built, jit, "*.so")
         env["AITER_JIT_DIR"] = str(jit)
         cache = package / "jit" / "flydsl_cache"
         if "FLYDSL_RUNTIME_CACHE_DIR" not in env and cache.is_dir():
@@ -94,6 +98,15 @@ def prepare(package: Path, folder: Path, live_gfx: str, env: MutableMapping[str,
             env["FLYDSL_RUNTIME_CACHE_DIR"] = str(folder / "flydsl_cache")
         shutil.copy = _copy_over_links(shutil.copy)
     return notes
+
+
+def _jit_folders(package: Path) -> list[Path]:
+    """Where the engine's own AITER would find built modules: its tree, or, where that cannot be written, first the copy it keeps
+    under the home folder (aiter/jit/core.py get_user_jit_dir)."""
+    own = package / "jit"
+    if os.access(own, os.W_OK):
+        return [own]
+    return [Path(os.path.expanduser("~")) / ".aiter" / "jit", own]
 
 
 def _mirror(source: Path, target: Path, pattern: str) -> None:

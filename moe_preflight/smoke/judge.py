@@ -54,7 +54,7 @@ def observe(case: SmokeCase, backend: str, ended: Ended, timeout: float) -> Obse
         "median_us": median,
         "native_us": native,
         "native_error": told["native"].get("error"),
-        "padding_cost_pct": round(100 * (median - native) / native, 2) if median and native else None,
+        "padding_cost_pct": _padding_cost(median, native, told["machine"]),
         "bit_identical": result.get("bit_identical"),
         "router_kernel": result.get("router_kernel"),
         "experts_match": result.get("experts_match"),
@@ -221,6 +221,13 @@ def _tail_read(case: SmokeCase, poison: dict[str, Any]) -> bool | None:
     if not case.poison or "nonfinite" not in poison:
         return None
     return bool(poison["nonfinite"])
+
+
+def _padding_cost(median: float | None, native: float | None, machine: dict[str, Any]) -> float | None:
+    """Percent, from device events only: a CPU's clock tells who else was running, not what padding costs."""
+    if not median or not native or not machine.get("gpu"):
+        return None
+    return round(100 * (median - native) / native, 2)
 
 
 def _notes(case: SmokeCase, ended: Ended, end: dict[str, Any]) -> list[str]:

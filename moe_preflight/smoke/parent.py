@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -23,8 +24,8 @@ BACKENDS = ("auto", "aiter", "torch")
 PROBE_TIMEOUT_S = 120.0
 _PACKAGE_ROOT = str(Path(__file__).resolve().parents[2])
 
-_SECRETS = ("TOKEN", "SECRET", "PASSWORD", "API_KEY", "CREDENTIAL")
-"""Environment variables with these in their name stay with the parent: a launch needs none of them."""
+_SECRET = re.compile(r"(?:^|_)(?:TOKEN|SECRET|PASSWORD|PASSWD|API_KEY|ACCESS_KEY|CREDENTIALS?)(?:_|$)", re.IGNORECASE)
+"""Environment variables of such names stay with the parent: a launch needs none of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,9 +93,16 @@ def run_smoke(
 
     ``progress`` gets a short line whenever something starts; it is for a terminal.
     """
-    backend = choose(options, probe(options))
+    backend = "torch" if options.backend == "torch" and _has_torch(options) else choose(options, probe(options))
     with _Folder() as folder:
         return [run_case(case, backend, options, folder, _counted(progress, n, len(cases))) for n, case in enumerate(cases)]
+
+
+def _has_torch(options: SmokeOptions) -> bool:
+    """Known without a probe when the child is this Python."""
+    from importlib.util import find_spec
+
+    return options.python == sys.executable and find_spec("torch") is not None
 
 
 def run_case(
@@ -136,7 +144,7 @@ def _spawn(
 
 def _environment(options: SmokeOptions, folder: Path) -> dict[str, str]:
     """The parent's environment without secrets; temporary files go to the run's folder, and nothing is imported from it."""
-    env = {k: v for k, v in os.environ.items() if not any(s in k.upper() for s in _SECRETS)}
+    env = {k: v for k, v in os.environ.items() if not _SECRET.search(k)}
     env.update(options.env)
     env["PYTHONPATH"] = os.pathsep.join(p for p in (env.get("PYTHONPATH", ""), _PACKAGE_ROOT) if p)
     env["PYTHONSAFEPATH"] = "1"

@@ -71,12 +71,14 @@ class TorchBackend:
         tokens, topk = ids.shape
         flat = self._local_ids(ids)
         order = flat.argsort(stable=True)
-        counts = torch.bincount(flat[flat >= 0], minlength=case.experts)
-        order = order[flat.numel() - int(counts.sum()) :]  # ids of other ranks (-1) sort first
+        if case.is_ep:
+            order = order[int((flat < 0).sum()) :]  # ids of other ranks (-1) sort first
+        experts = torch.arange(case.experts, device=flat.device)
+        ends = torch.searchsorted(flat[order], experts, right=True).to(torch.int32)
         rows = torch.div(order, topk, rounding_mode="floor")
         scale = weights.reshape(-1)[order].to(torch.float32)[:, None]
         x = hidden[rows]
-        y = self._experts(stacked, x, counts, scale if case.doweight_stage1 else None)
+        y = self._experts(stacked, x, ends, scale if case.doweight_stage1 else None)
         scale = torch.ones_like(scale) if case.doweight_stage1 else scale
         if not case.deterministic:
             summed = torch.zeros(tokens, y.shape[-1], dtype=torch.float32, device=y.device)
@@ -91,20 +93,19 @@ class TorchBackend:
         shared = flat - case.router.experts + local
         return torch.where(flat < local, flat, torch.where((flat >= case.router.experts) & (shared < case.experts), shared, -1))
 
-    def _experts(self, stacked: Stacked, x: Tensor, counts: Tensor, scale: Tensor | None) -> Tensor:
+    def _experts(self, stacked: Stacked, x: Tensor, ends: Tensor, scale: Tensor | None) -> Tensor:
         half = stacked.w13.shape[1] // 2
         if self._grouped and x.shape[0]:
-            run, ends = self._grouped[1], counts.cumsum(0).to(torch.int32)
+            run = self._grouped[1]
             h = run(x, stacked.w13.transpose(1, 2), ends)
             a = self._activate(h, half, scale)
             return run(a, stacked.w2.transpose(1, 2), ends)
         out = torch.empty(x.shape[0], stacked.w2.shape[1], dtype=self._dtype, device=x.device)
         start = 0
-        for index, count in enumerate(counts.tolist()):
-            if not count:
+        for index, end in enumerate(ends.tolist()):
+            if end == start:
                 continue
-            part = slice(start, start + count)
-            start += count
+            part, start = slice(start, end), end
             h = x[part] @ self._plain(stacked.w13, stacked.w13_scale, index).T
             if scale is not None:
                 h = (h.float() * scale[part]).to(h.dtype)

@@ -86,7 +86,8 @@ def test_right_numbers_by_the_predicted_path(runs: Any) -> None:
     assert o["rel_err"] < 0.02
     assert (o["experts_match"], o["router_kernel"], o["bit_identical"]) == (True, "biased_grouped_topk", True)
     assert o["median_us"] > 0
-    assert o["padding_cost_pct"] is not None
+    assert o["native_us"] > 0
+    assert o["padding_cost_pct"] is None  # a CPU's clock is no measure of that
     assert o["tail_read"] is True
     assert o["machine"]["aiter"] == "0.1.20.post1"
 

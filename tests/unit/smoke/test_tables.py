@@ -4,6 +4,8 @@ import csv
 import shutil
 from pathlib import Path
 
+import pytest
+
 from moe_preflight.smoke import isolate
 from moe_preflight.smoke.tables import merge, tables_of
 
@@ -36,10 +38,11 @@ def test_prepare_sends_every_write_to_the_run_s_folder(tmp_path: Path) -> None:
     (package / "configs" / "a8w8_tuned_gemm.csv").write_text("x\n")
     copy = shutil.copy
     try:
-        env: dict[str, str] = {}
-        isolate.prepare(package, tmp_path / "run", "gfx942", env) if (tmp_path / "run").mkdir() else None
+        env = {"PYTHONSAFEPATH": "1"}
+        (tmp_path / "run").mkdir()
         isolate.prepare(package, tmp_path / "run", "gfx942", env)
         assert env["AITER_ONLINE_TUNE"] == "0"
+        assert "PYTHONSAFEPATH" not in env
         assert env["AITER_CONFIG_FMOE"] == str(tmp_path / "run" / "tuned_fmoe.csv")
         assert env["AITER_CONFIG_GEMM_A8W8"] == str(package / "configs" / "a8w8_tuned_gemm.csv")
         jit = Path(env["AITER_JIT_DIR"])
@@ -73,3 +76,19 @@ def test_locks_of_a_killed_build_are_dropped(tmp_path: Path) -> None:
 def test_version_of_a_tree(tmp_path: Path) -> None:
     (tmp_path / "_version.py").write_text("__version__ = version = '0.1.16.post4'\n")
     assert isolate.aiter_version(tmp_path) == "0.1.16.post4"
+
+
+def test_modules_an_engine_built_beside_a_read_only_tree_are_the_ones_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = tmp_path / "tree" / "aiter"
+    home = tmp_path / "home" / ".aiter" / "jit"
+    for folder, text in ((package / "jit", "shipped"), (home, "rebuilt")):
+        folder.mkdir(parents=True)
+        (folder / "module_x.so").write_text(text)
+    monkeypatch.setattr(isolate.os, "access", lambda *_: False)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.setattr(shutil, "copy", shutil.copy)
+    env: dict[str, str] = {}
+    isolate.prepare(package, tmp_path, "gfx942", env)
+    assert (Path(env["AITER_JIT_DIR"]) / "module_x.so").read_text() == "rebuilt"
