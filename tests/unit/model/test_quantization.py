@@ -195,6 +195,13 @@ def test_modelopt_mixed_precision_goes_by_the_map() -> None:
     assert {x.quantization.scheme: x.count for x in layers} == {"nvfp4": 1, "fp8_tensor": 1, "none": 2}
 
 
+def test_a_map_that_is_cut_speaks_for_the_layers_it_lost() -> None:
+    modules = {"model.layers.0.mlp.experts.0.up_proj": {"quant_algo": "W4A16_NVFP4"}, "...": "5981 more"}
+    found = model({"quant_method": "modelopt", "quant_algo": "MIXED_PRECISION", "quantized_layers": modules})
+    assert {x.quantization.scheme for x in found.layers} == {"nvfp4_a16"}
+    assert "is cut" in found.notes[0]
+
+
 def test_modelopts_own_file_counts_when_the_config_has_nothing_or_no_map() -> None:
     own = {"producer": {"name": "modelopt"}, "quantization": {"quant_algo": "FP8", "exclude_modules": ["lm_head"]}}
     assert model(None, own).layers[0].quantization.scheme == "fp8_tensor"
