@@ -26,8 +26,7 @@ def test_index_and_folder_agree() -> None:
     for card in listed:
         assert card.file == card.id.replace("/", "__") + ".json"
         assert card.source
-        assert "/work" not in card.source
-        assert "/tmp" not in card.source
+        assert " /" not in f" {card.source}"  # public provenance, no path of somebody's disk
 
 
 @pytest.mark.parametrize("repo_id", IDS)
