@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -17,7 +17,7 @@ from moe_preflight.model.moe import MoEModel
 from moe_preflight.report.document import document
 from moe_preflight.report.types import Finding, NotEvaluated, exit_code, verdict
 from moe_preflight.rules.catalogue import run_rules
-from moe_preflight.rules.run import ModelEntry, Run
+from moe_preflight.rules.run import CheckpointEntry, ModelEntry, Run
 from moe_preflight.settings import Request, Split, Tokens
 
 
@@ -38,7 +38,8 @@ class Report:
 
     def exit_code(self, fail_on: str = "error") -> int:
         """What the process ends with: 2 malformed input, 1 a finding at or above ``fail_on``, 3 inconclusive, 0 otherwise."""
-        malformed = any(m.error is not None and not isinstance(m.error, Unavailable) for m in self.run.models)
+        errors = [*(m.error for m in self.run.models), *(c.error for c in self.run.checkpoints)]
+        malformed = any(e is not None and not isinstance(e, Unavailable) for e in errors)
         return exit_code(self.findings, self.not_evaluated, fail_on=fail_on, malformed=malformed)
 
     def to_dict(self) -> dict[str, Any]:
@@ -46,17 +47,19 @@ class Report:
         return document(self.run, self.findings, self.not_evaluated, self.observations, self.environment)
 
 
-def check(request: Request) -> Report:
+def check(request: Request, progress: Callable[[int, int], None] | None = None) -> Report:
     """Judge every model x split x GPU of the request.
 
     A model that cannot be read becomes part of the report, never an exception; a usage or settings error (an unknown
-    version word, a tree that is not AITER's) is raised as a PreflightError.
+    version word, a tree that is not AITER's) is raised as a PreflightError. ``progress(done, all)`` is called for each
+    checkpoint file that is read.
     """
     tokens = Tokens.parse(request.tokens)
     entries = tuple(read_models(request))
     basis = basis_of(request)
     targets = tuple(_targets(request, entries, basis, tokens))
-    run = Run(request, entries, basis.facts, targets)
+    checkpoints = tuple(_checkpoints(request, entries, progress)) if request.checkpoint else ()
+    run = Run(request, entries, basis.facts, targets, checkpoints)
     findings = run_rules(run, select=request.select, ignore=request.ignore)
     return Report(run, findings, tuple(_not_evaluated(run)))
 
@@ -150,6 +153,19 @@ def evaluate_target(
     return TargetEvaluation(index, model_index, engine_plan, layers)
 
 
+def _checkpoints(
+    request: Request, entries: tuple[ModelEntry, ...], progress: Callable[[int, int], None] | None
+) -> Iterator[CheckpointEntry]:
+    from moe_preflight.model.checkpoint import check_checkpoint
+
+    for i, entry in enumerate(entries):
+        if entry.model is not None and entry.model.layers:
+            try:
+                yield CheckpointEntry(i, check_checkpoint(entry.asked, entry.model, progress=progress))
+            except PreflightError as e:
+                yield CheckpointEntry(i, None, e)
+
+
 def _not_evaluated(run: Run) -> list[NotEvaluated]:
     out = []
     for m in run.models:
@@ -158,6 +174,11 @@ def _not_evaluated(run: Run) -> list[NotEvaluated]:
         elif m.model is not None and not m.model.layers:
             out.append(
                 NotEvaluated(f"model {m.model.id}", "it is dense: it has no MoE layer", "Name a mixture-of-experts model.")
+            )
+    for c in run.checkpoints:
+        if isinstance(c.error, Unavailable):
+            out.append(
+                NotEvaluated(f"checkpoint of {run.models[c.model].asked}", c.error.message, c.error.hint or "Name a folder.")
             )
     if run.request.tuned and run.aiter.root is None and run.targets:
         hint = "pip install 'moe-preflight[aiter]', or --aiter DIR or WHEEL; --no-tuned if you do not want it."

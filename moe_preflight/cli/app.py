@@ -19,6 +19,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "check": ("moe_preflight.cli.check", "Judge models on GPUs: acceptance, tuned rows, router, padding."),
     "lint": ("moe_preflight.cli.lint", "Check tuned tables: doubled, unreachable, shadowed rows, kernels that do not fit."),
     "observe": ("moe_preflight.cli.observe", "Match an engine's log against the prediction."),
+    "smoke": ("moe_preflight.cli.smoke", "Launch the padded fused_moe for real and compare with the prediction."),
     "models": ("moe_preflight.cli.models", "List the bundled model cards."),
     "advise": ("moe_preflight.cli.advise", "Compare parallel splits of one model and recommend one."),
     "advisories": ("moe_preflight.cli.advisories", "List known-bad combinations, each with its public thread."),

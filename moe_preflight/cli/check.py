@@ -38,6 +38,7 @@ def check(
     max_num_batched_tokens: o.MaxTokens = None,
     revision: o.Revision = None,
     offline: o.Offline = False,
+    checkpoint: o.Checkpoint = False,
     format: o.FormatOption = None,
     output: o.Output = None,
     fail_on: o.FailOn = "error",
@@ -58,6 +59,7 @@ def check(
     Exit codes: 0 nothing at or above --fail-on; 1 a finding at or above it; 2 usage, settings or malformed input;
     3 something asked for could not be looked at.
     """
+    from moe_preflight.cli.progress import Progress
     from moe_preflight.cli.request import build
     from moe_preflight.report.output import emit, sinks, use_colour
     from moe_preflight.report.sanitise import clean_document
@@ -71,11 +73,12 @@ def check(
         redundant_experts=redundant_experts, gpu=gpu, gfx=gfx, cu=cu, engine=engine, engine_version=engine_version,
         engine_env=engine_env, moe_backend=moe_backend, all2all=all2all, lora=lora, aiter=aiter, aiter_version=aiter_version,
         tuned=not no_tuned, flydsl=flydsl, multi_arch=multi_arch, tokens=tokens, max_num_batched_tokens=max_num_batched_tokens,
-        revision=revision, offline=offline, select=select, ignore=ignore,
+        revision=revision, offline=offline, checkpoint=checkpoint, select=select, ignore=ignore,
     )  # fmt: skip
     from moe_preflight.preflight import check as run_check
 
-    report = run_check(request)
+    with Progress("reading safetensors headers") as bar:
+        report = run_check(request, bar.at if checkpoint else None)
     if env:
         from moe_preflight.environment import describe, with_environment
 

@@ -71,6 +71,7 @@ Revision = Annotated[str | None, typer.Option("--revision", help="Hub revision: 
 Offline = Annotated[
     bool, typer.Option("--offline", help="Hub cache only, else the bundled card.", envvar="MOE_PREFLIGHT_OFFLINE")
 ]
+Checkpoint = Annotated[bool, typer.Option("--checkpoint", help="Compare the safetensors headers with the config (headers only).")]
 Shapes = Annotated[
     list[str] | None,
     typer.Option("--shape", help="experts=..,topk=..,hidden=..,inter=..[,n_group=..,act=silu ...]; repeat.", show_default=False),

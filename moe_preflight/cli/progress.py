@@ -36,6 +36,11 @@ class Progress:
             part = f" {min(100, 100 * self.done // self.total):3d} %" if self.total else f" {self.done:,}"
             print(f"\r\x1b[2K{self.what}{part}", end="", file=self.stream, flush=True)
 
+    def at(self, done: int, total: int) -> None:
+        """``done`` of ``total`` are done."""
+        self.total = total
+        self.add(done - self.done)
+
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         if self._shown:
             print("\r\x1b[2K", end="", file=self.stream, flush=True)

@@ -41,6 +41,7 @@ def build(
     max_num_batched_tokens: int | None = None,
     revision: str | None = None,
     offline: bool = False,
+    checkpoint: bool = False,
     select: list[str] | None = None,
     ignore: list[str] | None = None,
 ) -> Request:
@@ -78,6 +79,7 @@ def build(
         max_num_batched_tokens=max_num_batched_tokens,
         revision=revision,
         offline=offline,
+        checkpoint=checkpoint,
         select=codes(select, "--select"),
         ignore=codes(ignore, "--ignore"),
     )

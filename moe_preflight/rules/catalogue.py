@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from moe_preflight.report.types import Finding
-from moe_preflight.rules import acceptance, advisories, engine, inputs, padding, router, tuned, versions
+from moe_preflight.rules import acceptance, advisories, checkpoint, engine, inputs, padding, router, tuned, versions
 from moe_preflight.rules.rule import Check, Rule
 from moe_preflight.rules.run import Run
 
-_TOPICS = (inputs, engine, acceptance, router, padding, tuned, versions, advisories)
+_TOPICS = (inputs, checkpoint, engine, acceptance, router, padding, tuned, versions, advisories)
 
 ALL: tuple[Rule, ...] = tuple(rule for topic in _TOPICS for rule in topic.RULES)
 CHECKS: tuple[Check, ...] = tuple(check for topic in _TOPICS for check in topic.CHECKS)

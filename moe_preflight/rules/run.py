@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from moe_preflight.aiter.basis import AiterBasis
 from moe_preflight.aiter.key import Dispatch
@@ -11,6 +12,9 @@ from moe_preflight.errors import PreflightError
 from moe_preflight.evaluate import LayerEvaluation, TargetEvaluation
 from moe_preflight.model.moe import MoEModel
 from moe_preflight.settings import Request
+
+if TYPE_CHECKING:
+    from moe_preflight.model.checkpoint_check import CheckpointReport
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +27,15 @@ class ModelEntry:
 
 
 @dataclass(frozen=True, slots=True)
+class CheckpointEntry:
+    """The weights of model ``model`` (an index of the run), looked at or not."""
+
+    model: int
+    report: CheckpointReport | None
+    error: PreflightError | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Run:
     """Everything a rule may look at."""
 
@@ -30,6 +43,7 @@ class Run:
     models: tuple[ModelEntry, ...]
     aiter: AiterBasis
     targets: tuple[TargetEvaluation, ...]
+    checkpoints: tuple[CheckpointEntry, ...] = ()
 
     def layers(self) -> Iterator[tuple[TargetEvaluation, int, LayerEvaluation]]:
         """Every (target, layer index, layer) of the run, in report order."""
