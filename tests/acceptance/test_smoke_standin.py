@@ -32,7 +32,7 @@ SIX = RouterSpec("biased_grouped_topk", 192, 8, 6, 6, scoring="sigmoid", bias=Tr
 
 RUNS: dict[str, tuple[str, dict[str, Any]]] = {
     "fork": ("fork", {}),
-    "hang-native": ("hang-native", {"prediction": MISS}),
+    "abort-native": ("abort-native", {"prediction": MISS}),
     "ok": ("ok", {"poison": True, "prediction": MISS}),
     "ck": ("ck", {"prediction": replace(MISS, accepted=False, reason="N tile 128 does not divide 96")}),
     "abort": ("abort", {"prediction": MISS}),
@@ -40,7 +40,7 @@ RUNS: dict[str, tuple[str, dict[str, Any]]] = {
     "garbage": ("garbage", {}),
     "router-aborts": ("router-aborts", {"router": SIX, "experts": 192, "topk": 8, "model_dim": 32}),
 }
-LIMITS = {"fork": 9.0, "hang-native": 12.0}
+LIMITS = {"fork": 12.0}
 
 
 @pytest.fixture(scope="module")
@@ -72,7 +72,7 @@ def runs(tree: Path, tmp_path_factory: pytest.TempPathFactory) -> Any:
         return run_case(small(**changes), "aiter", options, folders[name])
 
     os.environ["HF_TOKEN"] = "hf_secretsecret"
-    pool = ThreadPoolExecutor(4)  # two of them only wait
+    pool = ThreadPoolExecutor(3)  # the first only waits
     futures: dict[str, Future[dict[str, Any]]] = {n: pool.submit(one, n) for n in RUNS}
     yield lambda name: futures[name].result() | {"folder": folders[name]}
     pool.shutdown()
@@ -107,11 +107,12 @@ def test_an_abort_is_an_observation_with_the_last_words(runs: Any) -> None:
     assert any("Memory access fault" in line for line in o["output_tail"])
 
 
-def test_a_hang_after_the_result_costs_only_what_came_after(runs: Any) -> None:
-    o = runs("hang-native")
+def test_a_crash_after_the_result_costs_only_what_came_after(runs: Any) -> None:
+    o = runs("abort-native")
     assert o["status"] == "confirmed"
     assert o["rel_err"] < 0.02
-    assert any("ran out of time, while: native" in n for n in o["notes"])
+    assert o["native_us"] is None
+    assert any("died of SIGABRT (6), while: native" in n for n in o["notes"])
 
 
 def test_what_is_printed_beside_the_protocol_does_no_harm(runs: Any) -> None:
@@ -145,7 +146,7 @@ def test_nothing_is_shared_tuned_or_told(runs: Any) -> None:
 def test_a_hang_is_cut_off_and_its_children_with_it(runs: Any) -> None:
     o = runs("fork")
     assert o["status"] == "timeout"
-    assert "within 9 s, while: launch" in o["detail"]
+    assert "within 12 s, while: launch; AITER was still compiling" in o["detail"]
     pid = next(line for line in o["output_tail"] if "grandchild" in line).rsplit(" ", 1)[1]
     end = time.monotonic() + 5
     while time.monotonic() < end and alive(pid):

@@ -1,6 +1,6 @@
 """A stand-in for AITER: the names, signatures and habits a launch meets, with the arithmetic in plain torch on any device.
 
-MOE_STANDIN picks what goes wrong, for the expert GEMMs (ok, ck, abort, hang-native, wrong, nan, chatty, garbage, fork, torch-oom)
+MOE_STANDIN picks what goes wrong, for the expert GEMMs (ok, ck, abort, abort-native, wrong, nan, chatty, garbage, fork, torch-oom)
 or the router (router-aborts, router-wrong, router-garbage, router-unscaled).
 """
 
