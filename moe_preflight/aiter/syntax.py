@@ -37,6 +37,8 @@ def parse_only(source: str, name: str, wanted: Collection[str]) -> ast.Module:
         for start, end in pairwise(margins):
             m = _NAMED.match(source, start)
             if m and (m[1] or m[2]) in wanted:
+                if len(body) > MAX_TIMES * len(wanted):
+                    raise Refused(f"{name} defines the same names too often")
                 line, counted = line + source.count("\n", counted, start), start
                 piece = ast.parse("\n" * line + source[start:end])
                 if len(piece.body) != 1:
@@ -49,6 +51,9 @@ def parse_only(source: str, name: str, wanted: Collection[str]) -> ast.Module:
         whole = parse(source, name)
         return ast.Module([n for n in _top_level(whole.body) if _name_of(n) in wanted], [])
 
+
+MAX_TIMES = 8
+"""How often a file may define a name before it is taken to be something else than a module of AITER."""
 
 _MARGIN = re.compile(r"^[A-Za-z_@]", re.M)
 _NAMED = re.compile(r"(?:async[ \t]+)?(?:def|class)[ \t]+(\w+)|(\w+)[ \t]*(?::[^=\n]{1,200})?=(?!=)")

@@ -346,6 +346,10 @@ class TestParseOnly:
         found = [n.name for n in parse_only(source, "x", ("f", "g")).body if isinstance(n, ast.FunctionDef)]
         assert sorted(set(found)) == ["f", "g"]
 
+    def test_a_name_defined_over_and_over_is_refused(self) -> None:
+        with pytest.raises(Refused, match="too often"):
+            parse_only("f = 1\n" * 50_000, "x", ("f",))
+
     @pytest.mark.parametrize("source", ["def f(:\n", "def f():\n    return " + "(" * 5000])
     def test_not_python_is_refused(self, source: str) -> None:
         with pytest.raises(Refused):
@@ -401,6 +405,11 @@ class TestTreeFacts:
         facts = read_facts(open_tree(str(root)))
         assert {w for w, _ in facts.refused} == {"tiles", "token tiers", "lookup columns", "act_type"}
         assert not any("\n" in reason for _, reason in facts.refused)
+
+    def test_a_template_nested_without_end_is_refused(self, tmp_path: Path) -> None:
+        deep = src.gen_instances({("a16w16", 1): "if (ActOP == act_op) {{" + "{{" * 20_000})
+        facts = read_facts(open_tree(str(tree_of(tmp_path, gen=deep, common=src.common()))))
+        assert facts.refused == (("tiles", "the source is nested too deeply"),)
 
     def test_differences_are_plain_statements(self, tmp_path: Path) -> None:
         root = tree_of(
