@@ -14,6 +14,10 @@ if TYPE_CHECKING:
     from moe_preflight.smoke.adapt import Wanted
     from moe_preflight.smoke.attach import Smoked
 
+Gpus = Annotated[
+    list[str] | None,
+    typer.Option("--gpu", help="GPU the prediction is for. [default: this machine's, else mi300x]", show_default=False),
+]
 Backend = Annotated[str, typer.Option("--backend", help="auto (AITER on ROCm), aiter, or torch (arithmetic only, any device).")]
 Launches = Annotated[str, typer.Option("--tokens", help="Token counts to launch: 1,64,4096.")]
 Weights = Annotated[
@@ -43,7 +47,7 @@ def smoke(
     tp: o.Tp = None,
     ep: o.Ep = False,
     ep_size: o.EpSize = None,
-    gpu: o.GpuNames = None,
+    gpu: Gpus = None,
     gfx: o.Gfx = None,
     cu: o.Cu = None,
     engine: o.Engine = "vllm",
@@ -96,9 +100,12 @@ def smoke(
         aiter_version=aiter_version, tokens=tokens, revision=revision, offline=offline,
     )  # fmt: skip
     report = check(request)
-    smoked = run(report, wanted, launch, progress if sys.stderr.isatty() else None)
-    if sys.stderr.isatty():
-        print("\r\x1b[K", end="", file=sys.stderr)
+    on_terminal = sys.stderr is not None and sys.stderr.isatty()
+    try:
+        smoked = run(report, wanted, launch, progress if on_terminal else None)
+    finally:
+        if on_terminal:
+            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
     _say(smoked, format, output)
     _write_files(smoked, emit_repro, bundle)
     malformed = smoked.report.exit_code("never") == 2

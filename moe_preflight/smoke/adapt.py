@@ -66,6 +66,7 @@ def case_of(
     """One launch. What cannot be launched is still a case: its ``unsupported`` says why."""
     p, kind = layer.problem, layer.layer
     scheme = scheme_of(layer)
+    answer = _answer(seen, tokens)
     engine = plan.deployment.engine
     expert_bias = kind.expert_bias
     return SmokeCase(
@@ -82,7 +83,7 @@ def case_of(
         router=router_of(layer, tokens),
         dtype=p.dtype if p.dtype in ("bf16", "fp16") else "bf16",
         scheme=scheme or "none",
-        q_dtype_a=p.q_dtype_a,
+        q_dtype_a=answer.q_dtype_a if answer is not None else p.q_dtype_a,
         activation=p.act_type,
         expert_bias=expert_bias,
         bias_passed=expert_bias and (scheme == "mxfp4" or engine == "sglang"),
@@ -111,10 +112,18 @@ def scheme_of(layer: LayerPlan) -> str | None:
         stored = layer.layer.quantization.scheme
         return stored if stored in ("none", "fp8_tensor", "fp8_channel", "fp8_block", "mxfp4", "mxfp4_a4") else None
     if p.q_type == "per_1x32":
-        return {"fp4x2": "mxfp4_a4", "bf16": "mxfp4", "fp16": "mxfp4"}.get(p.q_dtype_a or "") if p.q_dtype_w == "fp4x2" else None
+        if p.q_dtype_w != "fp4x2":
+            return None
+        return {"fp4x2": "mxfp4_a4", "bf16": "mxfp4", "fp16": "mxfp4", None: _by_layout(p)}.get(p.q_dtype_a)
     if p.q_type != "No" and p.q_dtype_w != "fp8":
         return None
     return _SCHEME_OF_Q_TYPE.get(p.q_type)
+
+
+def _by_layout(p: RankProblem) -> str:
+    """Which weights an engine shuffles for, where AITER picks the activation's dtype itself: interleaved gate and up, and
+    gpt-oss's swiglu, are the weight-only layout."""
+    return "mxfp4" if p.gate_mode == "interleave" or p.act_type == "swiglu" else "mxfp4_a4"
 
 
 def _loaded(p: RankProblem, whole: int, scheme: str | None) -> int:
@@ -167,9 +176,13 @@ def _kernel(call: RouterCall, tokens: int) -> str:
     return name if name in ROUTERS else "torch"
 
 
+def _answer(seen: Foreseen, tokens: int) -> Dispatch | None:
+    bucket = (seen.bucket or {}).get(tokens, tokens)
+    return next((d for d in seen.dispatches if d.token == bucket), None)
+
+
 def prediction_of(plan: EnginePlan, layer: LayerPlan, seen: Foreseen, tokens: int) -> Prediction:
     """The static side's answer for the bucket of ``tokens``; empty where there is none."""
-    bucket = (seen.bucket or {}).get(tokens, tokens)
     gpu = plan.deployment.gpu
     compiled = None
     for first, value in seen.router_compiled:
@@ -177,10 +190,10 @@ def prediction_of(plan: EnginePlan, layer: LayerPlan, seen: Foreseen, tokens: in
             compiled = value
     if not layer.router.on_aiter or layer.router.falls_back_to is not None:
         compiled = None
-    d = next((d for d in seen.dispatches if d.token == bucket), None)
+    d = _answer(seen, tokens)
     if d is None:
         return Prediction(router_compiled=compiled, aiter_version=seen.aiter_version, gfx=gpu.gfx, cu_num=gpu.cu_num)
-    bare = next((n for n in seen.native if n.token == bucket), None)
+    bare = next((n for n in seen.native if n.token == d.token), None)
     tuned = d.tuned in ("hit", "tier") and d.row is not None
     return Prediction(
         path=d.path,

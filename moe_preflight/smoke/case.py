@@ -15,6 +15,7 @@ fp4 ones."""
 
 ACTIVATIONS = ("silu", "gelu", "gelutanh", "swiglu", "situv2")
 DTYPES = ("bf16", "fp16")
+SCORINGS = ("softmax", "sigmoid", "sqrtsoftplus")
 ROUTERS = ("biased_grouped_topk", "grouped_topk", "topk_softmax", "topk_sigmoid", "topk_gating", "torch")
 
 BLOCK = 128
@@ -163,8 +164,8 @@ class SmokeCase:
         r = self.router
         if r.kernel not in ROUTERS:
             return f"router {r.kernel!r} cannot be launched by smoke (known: {', '.join(ROUTERS)})"
-        if r.scoring not in ("softmax", "sigmoid"):
-            return f"router scoring {r.scoring!r} cannot be launched by smoke (known: softmax, sigmoid)"
+        if r.scoring not in SCORINGS:
+            return f"router scoring {r.scoring!r} cannot be launched by smoke (known: {', '.join(SCORINGS)})"
         if not 1 <= r.topk <= r.experts or self.topk != r.topk + self.num_shared_fused:
             return f"topk {self.topk} does not fit {r.experts} experts, {r.topk} routed and {self.num_shared_fused} shared"
         if r.groups < 1 or not 1 <= r.topk_group <= r.groups:

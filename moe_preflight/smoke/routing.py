@@ -18,6 +18,8 @@ WEIGHT_TOLERANCE = 5e-3
 def scores_of(spec: RouterSpec, logits: Tensor) -> Tensor:
     """float32 scores [tokens, experts] before any bias."""
     wide = logits.float()
+    if spec.scoring == "sqrtsoftplus":
+        return torch.nn.functional.softplus(wide).sqrt()
     return wide.sigmoid() if spec.scoring == "sigmoid" else wide.softmax(dim=-1)
 
 

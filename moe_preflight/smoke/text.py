@@ -18,8 +18,9 @@ def lines(observations: Iterable[Observation]) -> Iterator[str]:
         key = (o["target"], o["layer"], o["backend"])
         if key != block:
             block = key
-            gpu = o["machine"].get("gpu") or ("CPU" if o["machine"].get("torch") else "not launched")
-            yield f"{o['layer_name']}: {o['case']} on {gpu}, backend {o['backend']}, {o['weights']} weights, seed {o['seed']}"
+            gpu = o["machine"].get("gpu") or "CPU"
+            where = f" on {gpu}" if o["machine"].get("torch") else ""
+            yield f"{o['layer_name']}: {o['case']}{where}, backend {o['backend']}, {o['weights']} weights, seed {o['seed']}"
             yield _ROW.format(
                 mark=" ", tokens="tokens", status="status", err="rel err", us="us", native="native us", cost="padding", experts="experts",
                 detail="",

@@ -112,6 +112,11 @@ def test_schemes() -> None:
     assert scheme("per_128x128", "fp8", "fp8") == ("fp8_block", "")
     assert scheme("per_1x32", "fp4x2", "fp4x2") == ("mxfp4_a4", "")
     assert scheme("per_1x32", "bf16", "fp4x2") == ("mxfp4", "")
+    aiter_decides = replace(PROBLEM, q_type="per_1x32", q_dtype_a=None, q_dtype_w="fp4x2")
+    assert one(problem=aiter_decides).scheme == "mxfp4_a4"
+    seen = Foreseen([replace(MISS, q_dtype_a="fp8")])
+    case = one(problem=replace(aiter_decides, act_type="swiglu", gate_mode="interleave"), seen=seen)
+    assert (case.scheme, case.q_dtype_a) == ("mxfp4", "fp8")
     for other in (("per_1x32", "fp8", "fp8"), ("per_Token", "fp8", "i4x2"), ("per_1x32", "fp8", "fp4x2")):
         assert "cannot be launched" in scheme(*other)[1]
 

@@ -42,7 +42,7 @@ def test_label_names_both_sizes() -> None:
         ({"topk": 5}, "topk"),
         ({"experts": 15}, "routed experts"),
         ({"router": replace(BIASED, kernel="other")}, "router"),
-        ({"router": replace(BIASED, scoring="sqrtsoftplus")}, "scoring"),
+        ({"router": replace(BIASED, scoring="tanh")}, "scoring"),
         ({"router": replace(BIASED, topk_group=5)}, "groups"),
         ({"scheme": "fp8_block", "inter_dim_padded": 192}, "blocks"),
         ({"scheme": "mxfp4", "inter_dim": 80}, "groups of 32"),

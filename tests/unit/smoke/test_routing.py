@@ -16,6 +16,7 @@ K2 = RouterSpec("biased_grouped_topk", 192, 8, 8, 8, scoring="sigmoid", bias=Tru
 SPECS = [
     DEEPSEEK, K2, replace(K2, experts=96), replace(K2, experts=64, groups=2, topk_group=1),
     RouterSpec("grouped_topk", 160, 6, 8, 3), RouterSpec("topk_softmax", 128, 8), RouterSpec("topk_softmax", 60, 4, renormalize=False),
+    RouterSpec("torch", 384, 6, scoring="sqrtsoftplus", bias=True, scaling_outside=1.5),
 ]  # fmt: skip
 ids_of = pytest.mark.parametrize("spec", SPECS, ids=lambda s: f"{s.kernel}-{s.experts}-{s.groups}-{s.topk_group}")
 
