@@ -122,6 +122,8 @@ def _layer(model: MoEModel, layer: ExpertLayer, deployment: Deployment, split: _
         where = f"{_DIR}/moe/fused_moe_triton/layer.py:427 (0.5.23)"
         refusals.append(Refusal("layer", "AssertionError", why, "Use another --tp or a larger --ep.", where))
     key = answer.key if answer.backend.on_aiter else None
+    if key and key[0] == "No":
+        key = ("No", model.dtype, model.dtype)
     act = layer.activation if layer.activation in ("silu", "situ", *_SWIGLU_OAI) else "gelu"
     problem = RankProblem(
         model_dim=layer.model_dim,
