@@ -123,7 +123,7 @@ def deployment(request: Request, split: Split, gpu: Gpu) -> Deployment:
 def _targets(request: Request, entries: tuple[ModelEntry, ...], basis: Basis, tokens: Tokens) -> list[TargetEvaluation]:
     out: list[TargetEvaluation] = []
     for m, entry in enumerate(entries):
-        if entry.model is None or not entry.model.layers:
+        if entry.model is None or not entry.model.layers or not entry.model.sizes_known:
             continue
         for split in request.splits:
             for gpu in request.gpus:
@@ -168,13 +168,15 @@ def _checkpoints(
 
 def _not_evaluated(run: Run) -> list[NotEvaluated]:
     out = []
-    for m in run.models:
+    for i, m in enumerate(run.models):
         if isinstance(m.error, Unavailable):
-            out.append(NotEvaluated(f"model {m.asked}", m.error.message, m.error.hint or "Pass a local config.json."))
-        elif m.model is not None and not m.model.layers:
-            out.append(
-                NotEvaluated(f"model {m.model.id}", "it is dense: it has no MoE layer", "Name a mixture-of-experts model.")
-            )
+            out.append(NotEvaluated(f"model {m.asked}", m.error.message, m.error.hint or "Pass a local config.json.", model=i))
+        elif m.model is not None and m.model.is_dense:
+            why = "it is dense: it has no MoE layer"
+            out.append(NotEvaluated(f"model {m.model.id}", why, "Name a mixture-of-experts model.", model=i))
+        elif m.model is not None and (not m.model.layers or not m.model.sizes_known):
+            why = f"its config does not say: {', '.join(m.model.unknown)}"
+            out.append(NotEvaluated(f"model {m.model.id}", why, "Use the full config.json of the repository.", model=i))
     for c in run.checkpoints:
         if isinstance(c.error, Unavailable):
             out.append(

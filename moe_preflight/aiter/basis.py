@@ -142,12 +142,16 @@ def open_basis(
 
 
 def _tree(spec: str, asked_version: str | None) -> tuple[Tree | None, str]:
-    try:
+    if spec != "auto":
         return open_tree(spec, version=asked_version), ""
+    try:
+        tree = open_tree(spec)
     except TreeUnavailable as e:
-        if spec != "auto":
-            raise
         return None, str(e)
+    asked = Version.parse(asked_version) if asked_version else None
+    if asked is not None and tree.version not in (None, asked):
+        return None, f"the installed amd-aiter is {tree.version}, not the {asked} asked for."
+    return tree, ""
 
 
 def _version(tree: Tree | None, asked: str | None, pin: str | None) -> tuple[Version | None, str]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from moe_preflight.engine.plan import Deployment, EnginePlan
 from moe_preflight.errors import UsageError
 from moe_preflight.model.moe import MoEModel
@@ -11,6 +13,7 @@ ENGINES = ("vllm", "sglang", "aiter")
 
 def plan(model: MoEModel, deployment: Deployment) -> EnginePlan:
     """What ``deployment.engine`` would do with ``model``. Refusals are part of the answer; UsageError is for nonsense."""
+    model = _as_served(model, deployment.engine)
     if deployment.engine == "vllm":
         from moe_preflight.engine import vllm
 
@@ -24,6 +27,16 @@ def plan(model: MoEModel, deployment: Deployment) -> EnginePlan:
 
         return raw.plan(model, deployment)
     raise UsageError(f"--engine {deployment.engine}: unknown engine.", hint=f"Known: {', '.join(ENGINES)}.")
+
+
+def _as_served(model: MoEModel, engine: str) -> MoEModel:
+    """fp32 checkpoints are served in 16 bits unless told otherwise: bf16 by vLLM (config/model.py:2441 and
+    platforms/interface.py:194, 0.33.0), fp16 by SGLang save for Gemma (configs/model_config.py:2304, 0.5.23). AITER takes 16-bit
+    activations only (aiter/fused_moe.py, v0.1.20.post1)."""
+    if model.dtype != "fp32":
+        return model
+    half = engine == "sglang" and not (model.model_type or "").startswith("gemma")
+    return replace(model, dtype="fp16" if half else "bf16")
 
 
 def engine_pin(engine: str, version: str) -> str | None:

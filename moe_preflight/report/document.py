@@ -101,8 +101,8 @@ def _aiter(a: AiterBasis) -> Document:
 
 def _target(run: Run, t: TargetEvaluation, findings: tuple[Finding, ...], not_evaluated: tuple[NotEvaluated, ...]) -> Document:
     d = t.plan.deployment
-    mine = [f for f in findings if f.target in (None, t.index)]
-    missing = [n for n in not_evaluated if n.target in (None, t.index)]
+    mine = [f for f in findings if f.concerns(t.index, t.model)]
+    missing = [n for n in not_evaluated if n.concerns(t.index, t.model)]
     return {
         "model": run.models[t.model].model.id,  # type: ignore[union-attr]  # a target exists only for a model that was read
         "deployment": {

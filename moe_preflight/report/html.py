@@ -11,7 +11,6 @@ from typing import Any
 
 from moe_preflight.report import view
 from moe_preflight.report.html_assets import CSS, JS, policy
-from moe_preflight.report.text import ENGINE_NAMES, target_name
 from moe_preflight.units import bytes_text
 
 Document = dict[str, Any]
@@ -76,7 +75,7 @@ def _head(doc: Document) -> Iterator[str]:
         )
         yield f"<li>AITER {esc(a['version'] or 'version unknown')}, {read}; dispatch {esc(a['dispatch_confidence'])}</li>"
     for engine, version in sorted({(t["deployment"]["engine"], t["deployment"]["engine_version"]) for t in view.targets(doc)}):
-        yield f"<li>Engine {esc(ENGINE_NAMES.get(engine, engine))} {esc(version)}</li>"
+        yield f"<li>Engine {esc(view.ENGINE_NAMES.get(engine, engine))} {esc(version)}</li>"
     yield "</ul></header>"
 
 
@@ -109,7 +108,7 @@ def _overview(doc: Document) -> Iterator[str]:
         p = x["problem"]
         cells = [
             *([f"<code>{esc(t['model'])}</code>"] if several else []),
-            f'<a href="#target-{i}">{esc(target_name(t))}</a>',
+            f'<a href="#target-{i}">{esc(view.target_name(t))}</a>',
             esc(x["name"]),
             _badge(t["verdict"]),
             f"<code>{esc(x['backend']['name'] or 'refused')}</code>",
@@ -163,7 +162,7 @@ def _targets(doc: Document) -> Iterator[str]:
     for i, t in enumerate(view.targets(doc)):
         d = t["deployment"]
         facts = f"{t['model']}, {d['gfx']}, {d['cu_num']} CU"
-        yield f'<article class="card" id="target-{i}"><div class="top"><h3>{esc(target_name(t))}</h3>'
+        yield f'<article class="card" id="target-{i}"><div class="top"><h3>{esc(view.target_name(t))}</h3>'
         yield f'<span class="soft grow">{esc(facts)}</span>{_badge(t["verdict"])}</div>'
         for x in t["layers"]:
             yield from _layer(x, unfolded=few or any(map(view.is_bad, x["buckets"])))

@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from typing import Any
 
 from moe_preflight.report import view
-from moe_preflight.report.text import ENGINE_NAMES, target_name
 
 Document = dict[str, Any]
 
@@ -85,7 +84,7 @@ def _head(doc: Document) -> Iterator[str]:
             p = x["problem"]
             cells = [
                 *([code(t["model"])] if several else []),
-                prose(target_name(t)),
+                prose(view.target_name(t)),
                 prose(x["name"]),
                 f"**{t['verdict'].upper()}**",
                 code(x["backend"]["name"] or "refused"),
@@ -103,7 +102,7 @@ def _basis(doc: Document) -> Iterator[str]:
         yield f"- AITER {code(a['version'] or 'version unknown')}{tree}; dispatch {a['dispatch_confidence']}"
     engines = sorted({(t["deployment"]["engine"], t["deployment"]["engine_version"]) for t in view.targets(doc)})
     for engine, version in engines:
-        yield f"- Engine {prose(ENGINE_NAMES.get(engine, engine))} {code(version)}".rstrip()
+        yield f"- Engine {prose(view.ENGINE_NAMES.get(engine, engine))} {code(version)}".rstrip()
     for m in doc.get("models", ()):
         if m["error"]:
             yield f"- Model {code(m['id'])}: {prose(m['error'])}"

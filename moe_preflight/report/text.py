@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from moe_preflight.report.style import OF_SEVERITY, OF_VERDICT, PLAIN, Style
+from moe_preflight.report.view import ENGINE_NAMES, alike, body, target_name, where
 from moe_preflight.units import bytes_text
 
 WIDTH = 80
@@ -25,8 +26,9 @@ def render(doc: Document, style: Style = PLAIN, *, quiet: bool = False, verbose:
     findings = [f for f in doc["findings"] if not (quiet and f["severity"] == "info")]
     if findings:
         lines += ["", style.paint("Findings", "bold")]
-        for group in _same(findings):
-            lines += _finding(doc, group, style, verbose)
+        for group in alike(doc):
+            if group[0] in findings:
+                lines += _finding(doc, group, style, verbose)
     if doc["not_evaluated"]:
         lines += ["", style.paint("Not evaluated", "bold")]
         for n in doc["not_evaluated"]:
@@ -90,9 +92,6 @@ def _head(doc: Document, style: Style) -> Iterator[str]:
         yield from _wrap(f"Engine {ENGINE_NAMES.get(engine, engine)} {version}".rstrip() + switched, "  ")
 
 
-ENGINE_NAMES = {"vllm": "vLLM", "sglang": "SGLang", "aiter": "none (shape straight to AITER)"}
-
-
 def _headline(doc: Document) -> str:
     """Why the verdict is what it is, in the names of the findings behind it."""
     if doc["verdict"] == "pass":
@@ -118,14 +117,6 @@ def _target(doc: Document, index: int, t: Document, style: Style, verbose: bool)
         yield from _layer(layer, d, style, verbose)
     if not t["layers"]:
         yield "  no MoE layer was reached"
-
-
-def target_name(t: Document) -> str:
-    """``TP8 EP8 MI300X``."""
-    d = t["deployment"]
-    parts = [f"TP{d['tp']}"] + [f"{k.upper()}{d[k]}" for k in ("dp", "pcp", "pp") if d[k] != 1]
-    parts += [f"EP{d['ep_size']}"] if d["ep"] else []
-    return f"{' '.join(parts)} {d['gpu'].upper() if d['gpu'].startswith('mi') else d['gpu']}"
 
 
 def _layer(x: Document, d: Document, style: Style, verbose: bool) -> Iterator[str]:
@@ -252,34 +243,22 @@ def _ends(values: list[Any]) -> str:
     return f"{values[0]}" if len(values) == 1 else f"{values[0]}-{values[-1]}"
 
 
-def _same(findings: list[Document]) -> Iterator[list[Document]]:
-    """Findings that differ in their target only, together: first come, first served."""
-    groups: dict[tuple[str, ...], list[Document]] = {}
-    for f in findings:
-        body = f["message"].split(": ", 1)[-1] if f["target"] is not None else f["message"]
-        groups.setdefault((f["code"], f["severity"], body, f["remedy"]), []).append(f)
-    yield from groups.values()
-
-
 def _finding(doc: Document, group: list[Document], style: Style, verbose: bool) -> Iterator[str]:
     f = group[0]
     mark = style.paint(f["severity"], OF_SEVERITY[f["severity"]], "bold")
     unverified = " (unverified)" if f["confidence"] == "unverified" else ""
     advisory = f" {f['advisory']}" if f["advisory"] else ""
     yield f"  {mark} {f['code']} {f['name']}{advisory}{unverified}"
-    body = f["message"]
-    if f["target"] is not None and len(group) > 1:
-        where = ", ".join(dict.fromkeys(target_name(doc["targets"][g["target"]]) for g in group))
-        body = f"{where}: {f['message'].split(': ', 1)[-1]}"
-    yield from _wrap(body, "    ")
+    said = f["message"] if f["target"] is None else f"{where(doc, group)}: {body(doc, f)}"
+    yield from _wrap(said, "    ")
     if f["severity"] != "info":
         yield from _wrap(f"Why: {f['why']}", "    ", "         ")
     if f["remedy"]:
         yield from _wrap(f"Do:  {f['remedy']}", "    ", "         ")
     if verbose:
         for e in f["evidence"]:
-            where = e["file"] if e["line"] is None else f"{e['file']}:{e['line']}"
-            yield from _wrap(f"Read: {where} {e['text']}", "    ", "          ")
+            place = e["file"] if e["line"] is None else f"{e['file']}:{e['line']}"
+            yield from _wrap(f"Read: {place} {e['text']}", "    ", "          ")
 
 
 def _observation(o: Document, style: Style) -> Iterator[str]:

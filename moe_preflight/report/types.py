@@ -29,7 +29,8 @@ class Finding:
     """One statement a reader can act on: ``message`` says what, ``why`` why it matters to them, ``remedy`` what to do next.
 
     ``target`` and ``layer`` are indexes into the report's targets and that target's layers; None means the whole run.
-    ``advisory`` is the id of a known-bad combination, when that is where the finding comes from.
+    ``advisory`` is the id of a known-bad combination, when that is where the finding comes from. ``model`` (an index, not in the
+    JSON) says that a finding without a target is about that model only, so that it does not count against the others.
     """
 
     code: str
@@ -43,16 +44,26 @@ class Finding:
     layer: int | None = None
     evidence: tuple[Evidence, ...] = ()
     advisory: str | None = None
+    model: int | None = None
+
+    def concerns(self, target: int, model: int) -> bool:
+        """Does this count for target ``target`` of model ``model``?"""
+        return self.target == target or (self.target is None and self.model in (None, model))
 
 
 @dataclass(frozen=True, slots=True)
 class NotEvaluated:
-    """Something that was asked for and could not be looked at. ``target`` is None for the whole run."""
+    """Something that was asked for and could not be looked at: for one target, one model, or (both None) the whole run."""
 
     what: str
     why: str
     how_to_get_it: str
     target: int | None = None
+    model: int | None = None
+
+    def concerns(self, target: int, model: int) -> bool:
+        """Does this count for target ``target`` of model ``model``?"""
+        return self.target == target or (self.target is None and self.model in (None, model))
 
 
 def verdict(findings: Iterable[Finding], not_evaluated: Sequence[NotEvaluated]) -> str:

@@ -5,10 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from moe_preflight.report.text import target_name
-
 Document = dict[str, Any]
 LEVELS = ("error", "warning", "info")
+
+
+ENGINE_NAMES = {"vllm": "vLLM", "sglang": "SGLang", "aiter": "none (shape straight to AITER)"}
+
+
+def target_name(t: Document) -> str:
+    """``TP8 EP8 MI300X``."""
+    d = t["deployment"]
+    parts = [f"TP{d['tp']}"] + [f"{k.upper()}{d[k]}" for k in ("dp", "pcp", "pp") if d[k] != 1]
+    parts += [f"EP{d['ep_size']}"] if d["ep"] else []
+    return f"{' '.join(parts)} {d['gpu'].upper() if d['gpu'].startswith('mi') else d['gpu']}"
 
 
 def targets(doc: Document) -> list[Document]:

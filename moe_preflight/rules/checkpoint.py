@@ -68,19 +68,21 @@ def checkpoint(run: Run) -> Iterator[Finding]:
         model = run.models[entry.model].model
         name = model.id if model is not None else run.models[entry.model].asked
         if entry.report is not None:
-            yield from _compared(name, entry.report)
+            yield from _compared(name, entry.report, entry.model)
         elif isinstance(entry.error, Unavailable):
-            yield NOT_READ.finding(entry.error.message, remedy=entry.error.hint or None, confidence="read")
+            yield NOT_READ.finding(entry.error.message, remedy=entry.error.hint or None, confidence="read", model=entry.model)
         elif entry.error is not None:
-            yield BROKEN.finding(entry.error.message, remedy=entry.error.hint or None, confidence="read")
+            yield BROKEN.finding(entry.error.message, remedy=entry.error.hint or None, confidence="read", model=entry.model)
 
 
-def _compared(name: str, r: CheckpointReport) -> Iterator[Finding]:
+def _compared(name: str, r: CheckpointReport, model: int) -> Iterator[Finding]:
     for m in r.mismatches:
-        yield MISMATCH.finding(f"{name}: {m.tensor}: {m.message}", confidence="read", evidence=[Evidence(m.tensor, None, m.kind)])
+        yield MISMATCH.finding(
+            f"{name}: {m.tensor}: {m.message}", confidence="read", model=model, evidence=[Evidence(m.tensor, None, m.kind)]
+        )
     more = r.mismatch_count - len(r.mismatches)
     if more > 0:
-        yield MISMATCH.finding(f"{name}: {more} more tensors do not match.", confidence="read")
+        yield MISMATCH.finding(f"{name}: {more} more tensors do not match.", confidence="read", model=model)
     if not r.mismatch_count:
         kinds = "; ".join(
             f"{x.layer}: {x.experts} experts in each of {x.layers_found} layers, {x.stored}, {'/'.join(x.dtypes)}"
@@ -89,6 +91,7 @@ def _compared(name: str, r: CheckpointReport) -> Iterator[Finding]:
         yield READ.finding(
             f"{name}: {r.files} files with {r.tensors:,} tensors, {r.expert_tensors:,} of them of experts, agree with the config. {kinds}.",
             confidence="read",
+            model=model,
         )
 
 

@@ -75,7 +75,7 @@ UNKNOWN_FIELD = Rule(
     severity="warning",
     depends="the model could be read",
     what="The config does not hold a field the judgement needs, and no sourced default supplies it.",
-    why="That part of the report rests on nothing and is left out or marked unverified.",
+    why="A model whose sizes are not known is not judged, and the run is inconclusive; other fields are left out.",
     example="A trimmed config without num_hidden_layers.",
     remedy="Use the full config.json of the repository.",
     source="the config itself",
@@ -84,51 +84,54 @@ UNKNOWN_FIELD = Rule(
 
 def unreached(run: Run) -> Iterator[Finding]:
     """MP501."""
-    for m in run.models:
+    for i, m in enumerate(run.models):
         if isinstance(m.error, Unavailable):
-            yield UNREACHED.finding(m.error.message, remedy=m.error.hint or None, confidence="read")
+            yield UNREACHED.finding(m.error.message, remedy=m.error.hint or None, confidence="read", model=i)
 
 
 def malformed(run: Run) -> Iterator[Finding]:
     """MP502."""
-    for m in run.models:
+    for i, m in enumerate(run.models):
         if m.error is not None and not isinstance(m.error, Unavailable):
-            yield MALFORMED.finding(m.error.message, remedy=m.error.hint or None, confidence="read")
+            yield MALFORMED.finding(m.error.message, remedy=m.error.hint or None, confidence="read", model=i)
 
 
 def dense(run: Run) -> Iterator[Finding]:
     """MP503."""
-    for m in run.models:
-        if m.model is not None and not m.model.layers:
+    for i, m in enumerate(run.models):
+        if m.model is not None and m.model.is_dense:
             words = f"{m.model.id} ({m.model.architecture or m.model.model_type or 'unknown architecture'})"
-            yield DENSE.finding(f"{words} has no MoE layer.", confidence="read")
+            yield DENSE.finding(f"{words} has no MoE layer.", confidence="read", model=i)
 
 
 def card(run: Run) -> Iterator[Finding]:
     """MP504."""
-    for m in run.models:
+    for i, m in enumerate(run.models):
         if m.model is not None and m.model.source == "bundled":
             yield CARD.finding(
-                f"{m.model.id} was read from the bundled card. {' '.join(m.model.notes)}".strip(), confidence="read"
+                f"{m.model.id} was read from the bundled card. {' '.join(m.model.notes)}".strip(), confidence="read", model=i
             )
 
 
 def generic(run: Run) -> Iterator[Finding]:
     """MP505."""
-    for m in run.models:
+    for i, m in enumerate(run.models):
         if m.model is not None and m.model.layers and m.model.confidence == "modelled" and m.model.source != "shape":
             used = ", ".join(dict.fromkeys(v for v in m.model.fields.values() if not v.startswith("default")))
             yield GENERIC.finding(
                 f"{m.model.id}: {m.model.architecture or m.model.model_type} is not a family we know; read from: {used}.",
                 confidence="modelled",
+                model=i,
             )
 
 
 def unknown_field(run: Run) -> Iterator[Finding]:
     """MP506."""
-    for m in run.models:
+    for i, m in enumerate(run.models):
         if m.model is not None and m.model.unknown:
-            yield UNKNOWN_FIELD.finding(f"{m.model.id}: not in the config: {', '.join(m.model.unknown)}.", confidence="read")
+            yield UNKNOWN_FIELD.finding(
+                f"{m.model.id}: not in the config: {', '.join(m.model.unknown)}.", confidence="read", model=i
+            )
 
 
 RULES = (UNREACHED, MALFORMED, DENSE, CARD, GENERIC, UNKNOWN_FIELD)

@@ -40,6 +40,7 @@ class Rule:
         layer: int | None = None,
         evidence: Iterable[Evidence] = (),
         advisory: str | None = None,
+        model: int | None = None,
     ) -> Finding:
         """A finding of this rule; what is not given is the rule's own text."""
         return Finding(
@@ -54,6 +55,7 @@ class Rule:
             layer,
             tuple(evidence),
             advisory,
+            model,
         )
 
 

@@ -66,7 +66,7 @@ def test_text_and_json_import_no_other_format() -> None:
         "import sys\nfrom moe_preflight.report.formats import FORMATS\nfrom tests.unit.report.documents import clean_full\n"
         "before = set(sys.modules)\nd = clean_full()\nFORMATS['json'](d); FORMATS['text'](d)\n"
         "new = {m for m in sys.modules if m.startswith(('html', 'xml', 'urllib', 'hashlib', 'moe_preflight.report.'))} - before\n"
-        "assert new <= {'moe_preflight.report.text', 'moe_preflight.report.style'}, new\n"
+        "assert new <= {f'moe_preflight.report.{m}' for m in ('text', 'style', 'view')}, new\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stderr
