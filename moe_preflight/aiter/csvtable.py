@@ -25,7 +25,8 @@ EMPTY = frozenset(
         *("NULL", "NaN", "None", "n/a", "nan", "null"),
     )
 )
-_BOOLS = {"True": True, "TRUE": True, "true": True, "False": False, "FALSE": False, "false": False}
+_TRUTH = {"True": True, "TRUE": True, "true": True, "False": False, "FALSE": False, "false": False}
+BOOLS = frozenset(_TRUTH)
 _INT = re.compile(r"[ \t]*[+-]?[0-9]{1,18}[ \t]*\Z")
 _FLOAT = re.compile(r"[ \t]*[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?[ \t]*\Z")
 _INF = re.compile(r"[ \t]*[+-]?inf(?:inity)?[ \t]*\Z", re.I)
@@ -155,8 +156,8 @@ def typed(distinct: Iterable[str]) -> dict[str, Value]:
         values = {c: whole(c) for c in filled}
     elif all(_FLOAT.match(c) or _INF.match(c) for c in filled):
         values = {c: float(c) for c in filled}
-    elif all(c in _BOOLS for c in filled):
-        values = {c: _BOOLS[c] for c in filled}
+    elif all(c in _TRUTH for c in filled):
+        values = {c: _TRUTH[c] for c in filled}
     else:
         values = {c: c for c in filled}
     for c in cells & EMPTY:

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from moe_preflight.aiter.csvtable import EMPTY, Csv, CsvProblem, Value, parse, typed
+from moe_preflight.aiter.csvtable import BOOLS, EMPTY, Csv, CsvProblem, Value, parse, typed
 from moe_preflight.aiter.facts.dispatch_rules import Rules
 from moe_preflight.aiter.key import TunedRow
 from moe_preflight.errors import FileUnreadable
@@ -36,7 +36,7 @@ ANY_GFX = "*"
 """A row whose cu_num AITER does not know: it takes the running GPU's architecture (chip_info.py gfx_from_cu_num)."""
 GFX_BY_CU: dict[Value, str] = {256: "gfx950", 80: "gfx942", 304: "gfx942"}
 
-_NO_GFX = frozenset(["0", "", "nan", "None", "0.0"])
+_NO_GFX = frozenset(("0", "", "nan", "None"))
 _FILL = "0"
 
 
@@ -231,16 +231,19 @@ def _assemble(rules: Rules, files: list[TableFile], columns: list[str], *, fill:
     values: dict[str, list[Value]] = {}
     for c, col in text.items():
         worth = typed(set(col))
+        if fill and any(isinstance(v, str) for v in worth.values()) and not BOOLS.isdisjoint(worth):
+            col = _bools_as_numbers(col, starts)
+            worth = typed(set(col))
         values[c] = [worth[x] for x in col]
     nothing: list[Value] = [None] * total
     cu = values.get("cu_num", nothing)
-    gfx = text.get("gfx", [""] * total)
+    gfx = values.get("gfx", nothing)
     table = TunedTable(
         files=files,
         index={},
         act=values.get("act_type", nothing),
         tag=values.get("_tag", nothing),
-        gfx=[GFX_BY_CU.get(n, ANY_GFX) if g in _NO_GFX else g for g, n in zip(gfx, cu, strict=True)],
+        gfx=[GFX_BY_CU.get(n, ANY_GFX) if g is None or str(g) in _NO_GFX else g for g, n in zip(gfx, cu, strict=True)],
         settings={c: values.get(c) for c in TYPED},
         columns=columns,
     )
@@ -248,7 +251,9 @@ def _assemble(rules: Rules, files: list[TableFile], columns: list[str], *, fill:
     absent = [c for c in (*KEY_COLUMNS, "act_type") if c not in present]
     if absent:
         if files:
-            table.error = f'KeyError: "None of {absent} are in the columns"'
+            # get_2stage_cfgs looks for twins first where it keeps the first of them, which names the columns otherwise.
+            named = f"Index({absent}, dtype='str')" if not rules.unique_index else f'"None of {absent} are in the columns"'
+            table.error = f"KeyError: {named}"
         return table
     index = table.index
     for i, key in enumerate(zip(*(values[c] for c in KEY_COLUMNS), strict=True)):
@@ -258,6 +263,17 @@ def _assemble(rules: Rules, files: list[TableFile], columns: list[str], *, fill:
         else:
             held.append(i)
     return table
+
+
+def _bools_as_numbers(cells: list[str], starts: list[int]) -> list[str]:
+    """A column that is boolean in some files and numeric in others: pandas 3 joins them to numbers (pandas 2 to text)."""
+    out: list[str] = []
+    for a, b in zip(starts, [*starts[1:], len(cells)], strict=True):
+        one = cells[a:b]
+        if one and BOOLS.issuperset(one):
+            one = ["1" if typed([c])[c] else "0" for c in one]
+        out += one
+    return out
 
 
 def _untuned_columns(tree: Source) -> list[str] | None:
