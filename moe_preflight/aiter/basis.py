@@ -13,7 +13,7 @@ from moe_preflight.aiter.census import Census, take
 from moe_preflight.aiter.dispatch import Dispatcher
 from moe_preflight.aiter.facts.dispatch_rules import HISTORY, MAIN, is_verified, rules_for
 from moe_preflight.aiter.fingerprint import fingerprint
-from moe_preflight.aiter.stage_judge import ck_judge
+from moe_preflight.aiter.stage_judge import stage_judge
 from moe_preflight.aiter.tree import Tree, open_tree
 from moe_preflight.aiter.tuned import TunedTable, load
 from moe_preflight.aiter.version import Version
@@ -89,8 +89,12 @@ class Basis:
                 table=self.table,
                 env=self.env,
                 rules=self.witness.rules if self.witness else None,
-                judge=ck_judge(
-                    self.version, gpu.gfx, tree_facts=self.witness.ck if self.witness else None, multi_arch=self.multi_arch
+                judge=stage_judge(
+                    self.version,
+                    gpu.gfx,
+                    tree=self.tree,
+                    tree_facts=self.witness.ck if self.witness else None,
+                    multi_arch=self.multi_arch,
                 ),
                 confidence=self.facts.confidence,
             )

@@ -28,12 +28,17 @@ CACHE = 65536
 """Answers kept per dispatcher; the cache starts anew when it is full, so memory stays flat over any number of keys."""
 
 
-class Judge(Protocol):
-    """What a stage's kernel says of the sizes: tile_n, tile_k, accepted, reason. ``kind`` is as ``ck1``."""
+ONE_STAGE, ONE_STAGE_FUNC = "1stage", "fused_moe_1stage"
 
-    def __call__(
-        self, kind: str, key: Key, q: Asked, block_m: int, kernel: str, ksplit: int = 0
-    ) -> tuple[int | None, int | None, bool | None, str]: ...
+Judged = tuple[int | None, int | None, bool | None, str, bool]
+"""tile_n, tile_k, accepted, reason, and whether the named kernel is missing from what is built."""
+
+
+class Judge(Protocol):
+    """What fills the tiles of a stage (aiter/stage_judge.py)."""
+
+    def __call__(self, kind: str, key: Key, q: Asked, block_m: int, kernel: str, ksplit: int = 0) -> Judged:
+        """``kind`` is the stage's kind and number, such as ``ck1``, or ``1stage``."""
 
 
 class Dispatcher:
@@ -277,7 +282,8 @@ class Dispatcher:
         kernel = s.kernel or ""
         if self.judge is None:
             return Stage(s.func, s.kind, kernel, None, None, None, "")
-        return Stage(s.func, s.kind, kernel, *self.judge(f"{s.kind}{number}", key, q, block_m, kernel, ksplit))
+        kind = ONE_STAGE if s.func == ONE_STAGE_FUNC else f"{s.kind}{number}"
+        return Stage(s.func, s.kind, kernel, *self.judge(kind, key, q, block_m, kernel, ksplit))
 
     def _failed(
         self, key: Key, error: str, token: int = 0, q: Asked | None = None, tuned: str = "unknown", row: int | None = None

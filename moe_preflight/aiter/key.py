@@ -59,6 +59,8 @@ class Stage:
     tile_k: int | None
     accepted: bool | None
     reason: str
+    name_missing: bool = False
+    """The tuned row's kernel is not among those that are built, so another tile was judged."""
 
 
 @dataclass(frozen=True, slots=True)

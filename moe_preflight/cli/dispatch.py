@@ -46,7 +46,7 @@ def _dispatcher(
     from moe_preflight.aiter import tuned
     from moe_preflight.aiter.dispatch import Dispatcher
     from moe_preflight.aiter.facts.dispatch_rules import MAIN, is_verified, rules_for
-    from moe_preflight.aiter.stage_judge import ck_judge
+    from moe_preflight.aiter.stage_judge import stage_judge
     from moe_preflight.aiter.tree import open_tree
     from moe_preflight.aiter.version import Version
     from moe_preflight.errors import UsageError
@@ -68,7 +68,7 @@ def _dispatcher(
     if not table.files:
         raise UsageError(f"{tree.root}: no tuned table to look up.", hint="Expected aiter/configs/tuned_fmoe.csv.")
     verified = None if not (branch or tree.version is None) else "unverified"
-    judge = ck_judge(version, gfx, multi_arch=multi_arch)
+    judge = stage_judge(version, gfx, tree=tree, multi_arch=multi_arch)
     return Dispatcher(version, gfx, cu, flydsl=flydsl, table=table, env=seen, judge=judge, confidence=verified)
 
 

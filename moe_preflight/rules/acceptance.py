@@ -53,6 +53,19 @@ NOT_IN_LIST = Rule(
 )
 
 
+NO_ASM = Rule(
+    code="MP104",
+    name="no-assembly-kernel",
+    severity="error",
+    depends="the experts reach AITER, the path is assembly, and the AITER tree lists its kernels",
+    what="No assembly kernel that AITER ships takes this width, block_m or activation.",
+    why="The launcher finds no kernel and stops: RuntimeError up to v0.1.18, an abort of the worker from v0.1.19.",
+    example="A tuned one-stage row of another activation: its kernel is not in this activation's list.",
+    remedy="Choose a split whose width a shipped tile divides, or keep AITER from the row (AITER_BYPASS_TUNE_CONFIG=1).",
+    source="csrc/py_itfs_cu/asm_fmoe.cu get_heuristic_kernel, asm_moe_2stage.cu; hsa/<gfx>/fmoe*/**.csv",
+)
+
+
 def _stages(d: Dispatch) -> Iterator[tuple[int, Stage]]:
     yield 1, d.stage1
     if d.stage2 is not None:
@@ -92,7 +105,7 @@ def rejected(run: Run) -> Iterator[Finding]:
     """MP101: one finding per layer that CK rejects somewhere, both stages in it."""
     for target, i, layer in run.started():
         ds = layer.dispatches
-        refused = [(d, n, s) for d in ds for n, s in _stages(d) if s.accepted is False]
+        refused = [(d, n, s) for d in ds for n, s in _stages(d) if s.accepted is False and s.kind == "ck"]
         if not refused:
             continue
         p = layer.plan.problem
@@ -117,6 +130,24 @@ def rejected(run: Run) -> Iterator[Finding]:
         )
 
 
+def no_asm(run: Run) -> Iterator[Finding]:
+    """MP104: one finding per reason."""
+    for target, i, layer in run.started():
+        ds = layer.dispatches
+        refused = [(d, s) for d in ds for _, s in _stages(d) if s.accepted is False and s.kind == "asm"]
+        for reason in dict.fromkeys(s.reason for _, s in refused):
+            mine = [(d, s) for d, s in refused if s.reason == reason]
+            tokens = {d.token for d, _ in mine}
+            yield NO_ASM.finding(
+                f"{target.name}: no assembly kernel takes this ({_dtype(layer)}, inter_dim {layer.plan.problem.inter_dim_padded}) "
+                f"{_when(ds, tokens)}: {reason}.",
+                confidence=_weakest(ds),
+                target=target.index,
+                layer=i,
+                evidence=[Evidence(d.row.file, d.row.line, d.row.kernel1) for d, _ in mine[:3] if d.row],
+            )
+
+
 def raises(run: Run) -> Iterator[Finding]:
     """MP102: one finding per distinct text AITER's dispatch would raise."""
     for target, i, layer in run.started():
@@ -135,7 +166,7 @@ def not_in_list(run: Run) -> Iterator[Finding]:
     """MP103: tuned rows whose kernel the instance list does not hold."""
     for target, i, layer in run.started():
         ds = layer.dispatches
-        bad = [d for d in ds if d.row and "kernel-not-in-instance-list" in d.notes]
+        bad = [d for d in ds if d.row and any(s.name_missing for _, s in _stages(d))]
         if bad:
             yield NOT_IN_LIST.finding(
                 f"{target.name}: the tuned rows for {spans(ds, {d.token for d in bad})} tokens name kernels this AITER does not build.",
@@ -158,5 +189,5 @@ def _weakest(ds: tuple[Dispatch, ...]) -> str:
     return max((d.confidence for d in ds), key=_ORDER.index, default="modelled")
 
 
-RULES = (REJECTED, RAISES, NOT_IN_LIST)
-CHECKS = (rejected, raises, not_in_list)
+RULES = (REJECTED, RAISES, NOT_IN_LIST, NO_ASM)
+CHECKS = (rejected, raises, not_in_list, no_asm)
