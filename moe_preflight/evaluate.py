@@ -69,7 +69,9 @@ def judged_buckets(dispatcher: Dispatcher, tokens: Tokens, max_tokens: int | Non
     every = token_buckets(dispatcher)
     limit = None if max_tokens is None else dispatcher.bucket(max_tokens)
     if tokens.name == "counts":
-        wanted: Iterable[int] = sorted({dispatcher.bucket(n) for n in tokens.counts})
+        spans = [(dispatcher.bucket(first), dispatcher.bucket(last)) for first, last in tokens.ranges]
+        counts = {dispatcher.bucket(n) for n in tokens.counts}
+        wanted: Iterable[int] = (b for b in every if b in counts or any(first <= b <= last for first, last in spans))
     elif tokens.name == "decode":
         wanted = (b for b in every if b <= DECODE_MAX)
     elif tokens.name == "prefill":

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -47,16 +47,23 @@ class Report:
         return document(self.run, self.findings, self.not_evaluated, self.observations, self.environment)
 
 
-def check(request: Request, progress: Callable[[int, int], None] | None = None) -> Report:
+def check(
+    request: Request,
+    progress: Callable[[int, int], None] | None = None,
+    *,
+    basis: Basis | None = None,
+    entries: Sequence[ModelEntry] | None = None,
+) -> Report:
     """Judge every model x split x GPU of the request.
 
     A model that cannot be read becomes part of the report, never an exception; a usage or settings error (an unknown
     version word, a tree that is not AITER's) is raised as a PreflightError. ``progress(done, all)`` is called for each
-    checkpoint file that is read.
+    checkpoint file that is read. ``basis`` and ``entries`` are what basis_of() and read_models() would give, when a caller with
+    several requests has them already.
     """
     tokens = Tokens.parse(request.tokens)
-    entries = tuple(read_models(request))
-    basis = basis_of(request)
+    entries = tuple(read_models(request) if entries is None else entries)
+    basis = basis_of(request) if basis is None else basis
     targets = tuple(_targets(request, entries, basis, tokens))
     checkpoints = tuple(_checkpoints(request, entries, progress)) if request.checkpoint else ()
     run = Run(request, entries, basis.facts, targets, checkpoints)

@@ -19,6 +19,9 @@ DEFAULT_ENGINE_VERSIONS = {"vllm": "0.33.0", "sglang": "0.5.23", "aiter": ""}
 DECODE_MAX = 256
 """Token buckets up to this one are decode, larger ones prefill."""
 
+AITER_ENV = ("AITER_", "GPTOSS_SWIGLU_")
+"""How the variables start that AITER itself reads; the others are the engine's."""
+
 
 @dataclass(frozen=True, slots=True)
 class Split:
@@ -69,23 +72,37 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Tokens:
-    """Which token buckets are judged: by name (all, decode, prefill) or the buckets of the counts given."""
+    """Which token buckets are judged: by name (all, decode, prefill), or the buckets of the counts and ranges (both ends
+    included) given."""
 
     name: str
     counts: tuple[int, ...] = ()
+    ranges: tuple[tuple[int, int], ...] = ()
 
     @classmethod
     def parse(cls, text: str) -> Tokens:
         low = text.strip().lower()
         if low in ("all", "decode", "prefill"):
             return cls(low)
+        counts, ranges = [], []
         try:
-            counts = tuple(integer(part, "--tokens", 1, 1 << 31) for part in low.split(","))
+            for part in low.split(","):
+                first, dash, last = part.partition("-")
+                if dash and first.strip():
+                    ranges.append((_count(first), _count(last)))
+                else:
+                    counts.append(_count(part))
+            if any(first > last for first, last in ranges):
+                raise UsageError("a range ends before it starts.")
         except UsageError as e:
             raise UsageError(
-                f"--tokens {text}: {e.message}", hint="Expected all, decode, prefill or counts such as 1,64,4096."
+                f"--tokens {text}: {e.message}", hint="Expected all, decode, prefill, or counts and ranges such as 1,64,512-4096."
             ) from e
-        return cls("counts", counts)
+        return cls("counts", tuple(counts), tuple(ranges))
+
+
+def _count(text: str) -> int:
+    return integer(text, "--tokens", 1, 1 << 31)
 
 
 def integer(text: str, flag: str, low: int, high: int) -> int:

@@ -6,9 +6,7 @@ import os
 
 from moe_preflight.cli.options import codes, gpus
 from moe_preflight.errors import UsageError
-from moe_preflight.settings import DEFAULT_ENGINE_VERSIONS, Request, Split, assignments, integers
-
-_AITER_NAMES = ("AITER_", "GPTOSS_SWIGLU_")
+from moe_preflight.settings import AITER_ENV, DEFAULT_ENGINE_VERSIONS, Request, Split, assignments, integers
 
 
 def build(
@@ -65,13 +63,13 @@ def build(
         gpus=gpus(gpu, gfx, cu),
         engine=engine,
         engine_version=engine_version or DEFAULT_ENGINE_VERSIONS[engine],
-        engine_env={k: v for k, v in env.items() if not k.startswith(_AITER_NAMES)},
+        engine_env={k: v for k, v in env.items() if not k.startswith(AITER_ENV)},
         moe_backend=moe_backend,
         all2all=all2all,
         lora=lora,
         aiter=aiter,
         aiter_version=aiter_version,
-        aiter_env={k: v for k, v in {**os.environ, **env}.items() if k.startswith(_AITER_NAMES)},
+        aiter_env={k: v for k, v in {**os.environ, **env}.items() if k.startswith(AITER_ENV)},
         flydsl=flydsl,
         multi_arch=multi_arch,
         tuned=tuned,

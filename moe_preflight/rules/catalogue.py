@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from moe_preflight.report.types import Finding
-from moe_preflight.rules import acceptance, advisories, checkpoint, engine, inputs, padding, router, tuned, versions
+from moe_preflight.rules import acceptance, advisories, checkpoint, engine, gate, inputs, padding, router, tuned, versions
 from moe_preflight.rules.rule import Check, Rule
 from moe_preflight.rules.run import Run
 
-_TOPICS = (inputs, checkpoint, engine, acceptance, router, padding, tuned, versions, advisories)
+_TOPICS = (inputs, checkpoint, engine, acceptance, router, padding, tuned, versions, advisories, gate)
 
 ALL: tuple[Rule, ...] = tuple(rule for topic in _TOPICS for rule in topic.RULES)
 CHECKS: tuple[Check, ...] = tuple(check for topic in _TOPICS for check in topic.CHECKS)
@@ -24,10 +26,15 @@ def run_rules(run: Run, *, select: tuple[str, ...] = (), ignore: tuple[str, ...]
         found = [f for f in found if f.code.startswith(select)]
     if ignore:
         found = [f for f in found if not f.code.startswith(ignore)]
+    return in_order(found)
+
+
+def in_order(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+    """Errors first, then by code, target and layer."""
     none = -1
     return tuple(
         sorted(
-            found,
+            findings,
             key=lambda f: (
                 _SEVERITY[f.severity],
                 f.code,
