@@ -90,11 +90,45 @@ _NOTES: dict[str, tuple[str, str, str]] = {
         "Fusion was asked for and the engine does not do it: the shared experts run separately.",
         "Unset VLLM_ROCM_USE_AITER_FUSION_SHARED_EXPERTS, or meet its conditions.",
     ),
+    "w4a16-without-bias-wrong": (
+        "error",
+        _WRONG,
+        "Use an engine with the fix the finding names, or run these experts on Triton.",
+    ),
+    "w4a16-top1-hangs": ("error", "The GPU hangs or faults in the first pass.", "Run these experts on another backend."),
+    "quantization-ignored": (
+        "warning",
+        "The experts run in another format than the checkpoint's name promises.",
+        "Check the quantization_config.",
+    ),
+    "emulation-needs-quark": (
+        "warning",
+        "Without the package the engine does not start.",
+        "Install amd-quark in the engine's environment.",
+    ),
+    "model-pads-width": ("info", "The padded width is what every kernel and every tuned row sees.", "Nothing to do."),
+    "vision-tower-heads": (
+        "warning",
+        "The engine asserts it at start, though the experts are fine.",
+        "Add --mm-encoder-tp-mode data.",
+    ),
+    "pipeline-ranks-without-layers": ("warning", "Some ranks hold no layer, or no MoE layer.", "Use a smaller pipeline degree."),
+    "aiter-falls-back": (
+        "warning",
+        "The engine goes elsewhere with one log line.",
+        "Choose a split whose width the engine hands to AITER.",
+    ),
+    "scheme-not-modelled": (
+        "warning",
+        "What the engine does with this scheme was not read; nothing is claimed.",
+        "Look at the engine's log.",
+    ),
+    "engine-version-nearest": ("info", "The nearest release that was read answers.", "Nothing to do."),
     "env-reads-as-off": ("warning", "The engine reads this value as off.", "Use 1 or true."),
 }
 
-_ELSEWHERE = frozenset({"padding-not-zeroed", "intermediate-pad-ignored"})
-"""Notes that are findings of rules/padding.py."""
+_ELSEWHERE = frozenset({"padding-not-zeroed", "intermediate-pad-ignored", "engine-version-unverified"})
+"""Notes that are findings of rules/padding.py and rules/versions.py."""
 
 
 def refuses(run: Run) -> Iterator[Finding]:
@@ -138,7 +172,8 @@ def silent(run: Run) -> Iterator[Finding]:
     """MP403: the plan's notes, of the whole engine and of each layer."""
     for target in run.targets:
         for n in target.plan.notes:
-            yield _note(target.name, n, target.index, None)
+            if n.code not in _ELSEWHERE:
+                yield _note(target.name, n, target.index, None)
     for target, i, layer in run.started():
         for n in layer.plan.notes:
             if n.code not in _ELSEWHERE:
