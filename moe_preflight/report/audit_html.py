@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from moe_preflight.report.audit_html_assets import CSS, JS, policy
-from moe_preflight.report.heatmap import mark, summary
+from moe_preflight.report.heatmap import common_folder, mark, summary
 from moe_preflight.report.html import esc
 
 Document = dict[str, Any]
@@ -59,33 +59,31 @@ def _head(doc: Document) -> Iterator[str]:
 
 
 def _matrix(doc: Document) -> Iterator[str]:
-    heads = [("Model", ""), ("Target", ""), ("Asked of AITER", ""), ("Decode", "num"), ("Prefill", "num")]
-    heads += [
-        (f"{b:,}", "b first" if b > doc["decode_max"] >= before else "b")
-        for before, b in zip((0, *doc["buckets"]), doc["buckets"], strict=False)
-    ]
+    heads = [("Model", ""), ("Target", ""), ("Decode", "num"), ("Prefill", "num")]
+    for before, b in zip((0, *doc["buckets"]), doc["buckets"], strict=False):
+        heads.append((f"{b:,}", "b first" if b > doc["decode_max"] >= before else "b"))
+    heads.append(("Asked of AITER", ""))
     yield '<label class="find">Show rows with <input id="find" type="search" placeholder="model, target or key"></label>'
     yield '<div class="scroll"><table id="matrix" class="sortable"><thead><tr>'
     yield "".join(f'<th scope="col" class="{k}"><button type="button">{esc(name)}</button></th>' for name, k in heads)
     yield "</tr></thead><tbody>"
+    folder = common_folder([r["model"] for r in doc["rows"]])
     for i, r in enumerate(doc["rows"]):
-        yield _line(doc, i, r)
+        yield _line(doc, i, r, folder)
     yield "</tbody></table></div>"
 
 
-def _line(doc: Document, i: int, r: Document) -> str:
+def _line(doc: Document, i: int, r: Document, folder: int) -> str:
     layer = "" if r["layer"] == "main" else f" [{r['layer']}]"
-    shares = "".join(_share(r[name]) for name in ("decode_hit_pct", "prefill_hit_pct"))
-    head = f'<tr data-i="{i}"><th scope="row"><button type="button" class="open">{esc(r["model"] + layer)}</button></th>'
-    head += f"<td>{esc(r['target'])}</td><td><code>{esc(key_words(r))}</code></td>{shares}"
+    name = f'<button type="button" class="open" title="{esc(r["model"])}">{esc(r["model"][folder:] + layer)}</button>'
+    shares = "".join(_share(r[share]) for share in ("decode_hit_pct", "prefill_hit_pct"))
+    head = f'<tr data-i="{i}"><th scope="row">{name}</th><td>{esc(r["target"])}</td>{shares}'
+    key = f"<td><code>{esc(key_words(r))}</code></td></tr>"
     if not r["buckets"]:
         reason = f"{r['backend']['name'] or 'refused'}: {r['backend']['reason']}"
-        return f'{head}<td class="off" colspan="{len(doc["buckets"])}">{esc(reason)}</td></tr>'
-    cells = ""
-    for b in r["buckets"]:
-        m = mark(b)
-        cells += f'<td class="c {_CLASS[m]}">{esc(m)}</td>'
-    return f"{head}{cells}</tr>"
+        return f'{head}<td class="off" colspan="{len(doc["buckets"])}"><span>{esc(reason)}</span></td>{key}'
+    marks = [mark(b) for b in r["buckets"]]
+    return head + "".join(f'<td class="c {_CLASS[m]}">{esc(m)}</td>' for m in marks) + key
 
 
 def _share(p: float | None) -> str:

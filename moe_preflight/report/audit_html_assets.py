@@ -15,7 +15,8 @@ main{max-width:1400px}
 .legend{list-style:none;display:flex;flex-wrap:wrap;gap:6px 18px;margin:14px 0;padding:0;font-size:13.5px;color:var(--soft)}
 .legend .c{display:inline-block;width:20px;border-radius:4px;margin-right:4px}
 .find{display:block;margin:0 0 8px;color:var(--soft);font-size:13.5px}
-.find input{font:inherit;color:var(--ink);background:var(--card);border:1px solid var(--line);border-radius:6px;padding:3px 8px;margin-left:6px;width:260px;max-width:60vw}
+.find input{font:inherit;color:var(--ink);background:var(--card);border:1px solid var(--line);border-radius:6px;
+padding:3px 8px;margin-left:6px;width:260px;max-width:60vw}
 #matrix{background:var(--card);border:1px solid var(--line)}
 #matrix th,#matrix td{white-space:nowrap;padding:3px 8px}
 #matrix tbody th{text-align:left;font-weight:500}
@@ -28,14 +29,17 @@ main{max-width:1400px}
 #matrix td.c{padding:3px 0;min-width:22px;border-left:1px solid var(--bg)}
 .c.h{background:#3fa35d;color:#04210d}.c.t{background:#7fb8ea;color:#06243e}.c.m{background:#f1d27a;color:#3b2a00}.c.x{background:#c9362b;color:#fff}.c.u{background:var(--line)}
 @media(prefers-color-scheme:dark){.c.h{background:#2b7a45;color:#e9fff0}.c.t{background:#2f6aa0;color:#eef7ff}.c.m{background:#7a5f16;color:#fff3cf}.c.x{background:#b3261e;color:#fff}}
-td.off{color:var(--soft);max-width:420px;overflow:hidden;text-overflow:ellipsis}
+td.off{color:var(--soft)}td.off span{display:block;max-width:400px;overflow:hidden;text-overflow:ellipsis}
+#matrix tbody th{max-width:340px;overflow:hidden;text-overflow:ellipsis}
 tr[hidden]{display:none}
 .open{all:unset;cursor:pointer;color:var(--info)}.open:hover,.open:focus-visible{text-decoration:underline}
 tr.chosen th,tr.chosen td:not(.c){background:var(--info-bg)}
-#detail{position:sticky;bottom:0;background:var(--card);border:1px solid var(--line);border-top:3px solid var(--info);border-radius:10px 10px 0 0;padding:12px 16px;max-height:46vh;overflow:auto;box-shadow:0 -6px 24px rgba(0,0,0,.18);z-index:2}
+#detail{position:sticky;bottom:0;background:var(--card);border:1px solid var(--line);border-top:3px solid var(--info);
+border-radius:10px 10px 0 0;padding:12px 16px;max-height:46vh;overflow:auto;box-shadow:0 -6px 24px rgba(0,0,0,.18);z-index:2}
 #detail[hidden]{display:none}
-#detail .top button{margin-left:auto;font:inherit;cursor:pointer;color:var(--ink);background:var(--bg);border:1px solid var(--line);border-radius:6px;padding:2px 10px}
-#detail td{overflow-wrap:anywhere}
+#detail .top button{margin-left:auto;font:inherit;cursor:pointer;color:var(--ink);
+background:var(--bg);border:1px solid var(--line);border-radius:6px;padding:2px 10px}
+#detail td{overflow-wrap:anywhere}#detail td:not(:nth-child(4)):not(:last-child){white-space:nowrap}
 """
 )
 
@@ -51,10 +55,10 @@ JS = (
   var open=function(row){
     close();chosen=row;row.classList.add('chosen');
     var top=put(box,'div');top.className='top';
-    put(top,'h3',row.cells[0].textContent+', '+row.cells[1].textContent+', '+row.cells[2].textContent);
+    put(top,'h3',row.cells[0].textContent+', '+row.cells[1].textContent+', '+row.cells[row.cells.length-1].textContent);
     var x=put(top,'button','Close');x.type='button';x.addEventListener('click',close);
     var list=data.lists[data.rows[Number(row.getAttribute('data-i'))]];
-    if(!list.length){put(box,'p',row.cells[row.cells.length-1].textContent)}
+    if(!list.length){put(box,'p',row.cells[row.cells.length-2].textContent)}
     else{
       var t=put(put(box,'div'),'table'),h=put(put(t,'thead'),'tr'),b=put(t,'tbody');
       ['tokens','tuned','path','row','us','kernels'].forEach(function(w){put(h,'th',w)});
@@ -78,7 +82,7 @@ JS = (
   find.addEventListener('input',function(){
     var words=find.value.toLowerCase().split(/\\s+/).filter(Boolean);
     [].slice.call(table.tBodies[0].rows).forEach(function(r){
-      var said=(r.cells[0].textContent+' '+r.cells[1].textContent+' '+r.cells[2].textContent).toLowerCase();
+      var said=(r.cells[0].textContent+' '+r.cells[1].textContent+' '+r.cells[r.cells.length-1].textContent).toLowerCase();
       r.hidden=!words.every(function(w){return said.indexOf(w)>=0});
     });
   });

@@ -29,7 +29,7 @@ def render(doc: Document, style: Style = PLAIN, *, quiet: bool = False, verbose:
 def summary(doc: Document) -> str:
     """One line: the verdict and the counts."""
     on = [r for r in doc["rows"] if r["buckets"]]
-    full = sum(r["coverage"]["miss"] == r["coverage"]["tier"] == r["coverage"]["unknown"] == 0 for r in on)
+    full = sum(r["coverage"]["miss"] == r["coverage"]["unknown"] == 0 for r in on)
     none = sum(r["coverage"]["hit"] + r["coverage"]["tier"] == 0 for r in on)
     missing = f", {len(doc['not_evaluated'])} not evaluated" if doc["not_evaluated"] else ""
     return (
@@ -54,7 +54,9 @@ def _lines(doc: Document, style: Style, quiet: bool, verbose: bool) -> Iterator[
     decode, prefill = max(6, len(low)), max(7, len(high))
     yield style.paint(f"{'decode':<{decode}} {'prefill':<{prefill}} {'%':>4} {'%':>4}  target, model", "dim")
     off: list[Document] = []
+    shorten = common_folder([r["model"] for r in doc["rows"]])
     for r in doc["rows"]:
+        r = r if not shorten else {**r, "model": r["model"][shorten:]}
         if not r["buckets"]:
             off.append(r)
             continue
@@ -74,6 +76,15 @@ def _lines(doc: Document, style: Style, quiet: bool, verbose: bool) -> Iterator[
     for n in doc["not_evaluated"]:
         yield ""
         yield from _wrap(f"Not evaluated: {n['what']}: {n['why']} {n['how_to_get_it']}", "", "  ")
+
+
+def common_folder(ids: list[str]) -> int:
+    """How many leading characters all ids share as one folder; 0 unless all are paths below it."""
+    if len(set(ids)) < 2 or not all(i.startswith("/") for i in ids):
+        return 0
+    low, high = min(ids), max(ids)
+    same = next((n for n, (a, b) in enumerate(zip(low, high, strict=False)) if a != b), min(len(low), len(high)))
+    return low.rfind("/", 0, same) + 1
 
 
 def _row(doc: Document, r: Document, style: Style, decode: int, prefill: int) -> str:

@@ -8,6 +8,7 @@ from moe_preflight.aiter.dispatch import Dispatcher
 from moe_preflight.aiter.dtypes import ACTS, QUANTS, SHORT
 from moe_preflight.aiter.key import Key
 from moe_preflight.aiter.tuned import ANY_GFX, TunedTable
+from moe_preflight.coverage.lint import rules as r
 from moe_preflight.coverage.lint.say import found
 from moe_preflight.coverage.lint.table import Row, Tables
 from moe_preflight.report.types import Finding
@@ -26,7 +27,7 @@ DISCARDED = {
 
 
 def unused_rows(t: Tables, table: TunedTable) -> Iterator[Finding]:
-    """tuned-row-unused: the row is found for its own key, and another kernel runs."""
+    """tuned-row-unused: the row is found for its own key, and another kernel runs; unknown-kernel: AITER raises for want of a name."""
     dispatchers: dict[tuple[str, int], Dispatcher] = {}
     for row in t.rows():
         key = question(row)
@@ -38,6 +39,15 @@ def unused_rows(t: Tables, table: TunedTable) -> Iterator[Finding]:
         d = dispatchers[gpu].dispatch(key, padded=False)
         mine = d.row is not None and (d.row.file, d.row.line) == (row.file.name, row.line)
         here = any((x.file, x.line) == (row.file.name, row.line) for x in d.rows)
+        if d.error and mine and not all(row.kernels):
+            yield found(
+                t,
+                r.KERNEL,
+                row,
+                f'a stage names no kernel, and for the row\'s own key AITER raises "{d.error}".',
+                confidence=d.confidence,
+            )
+            continue
         for note, words in DISCARDED.items():
             if note in d.notes and (mine or (d.row is None and here)):
                 yield found(t, UNUSED_ROW, row, f"for the row's own key {words}.", confidence=d.confidence)

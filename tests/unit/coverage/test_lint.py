@@ -257,7 +257,8 @@ class TestKernels:
 
     def test_assembly_names_are_looked_up_in_the_trees_lists(self, tmp_path: Path) -> None:
         fp8 = dict.fromkeys(("q_dtype_a", "q_dtype_w"), "torch.float8_e4m3fnuz")
-        cells = {"kernelName1": ASM, "kernelName2": "", "q_type": "QuantType.per_Token", "inter_dim": "256", **fp8}
+        stage2 = "moe_ck2stages_gemm2_256x32x64x128_1x4_MulABScaleExpertWeight_v1_Nswizzle0_Quant2_MulRoutedWeight1_F8_F8_B16"
+        cells = {"kernelName1": ASM, "kernelName2": stage2, "q_type": "QuantType.per_Token", "inter_dim": "256", **fp8}
         listed = tree(
             tmp_path / "a", x_tuned_fmoe=table(row(**cells)), hsa_gfx942=f"tile_m,tile_n,knl_name,co_name\n32,128,{ASM},x.co\n"
         )
@@ -270,6 +271,10 @@ class TestKernels:
         assert quiet(lint(listed)) == []
         assert "is in no assembly list of gfx942" in only(lint(other), "unknown-kernel").message
         assert quiet(lint(unlisted)) == [], "without lists nothing can be said"
+
+    def test_a_row_without_a_name_makes_aiter_raise(self, tmp_path: Path) -> None:
+        f = only(lint(tree(tmp_path, x_tuned_fmoe=table(row(kernelName1="")))), "unknown-kernel")
+        assert "AITER raises \"TypeError: argument of type 'float' is not iterable\"" in f.message
 
 
 class TestFiles:
