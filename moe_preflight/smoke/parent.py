@@ -5,8 +5,6 @@
 
 from __future__ import annotations
 
-import os
-import re
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,13 +17,10 @@ from moe_preflight.smoke.case import SmokeCase
 from moe_preflight.smoke.judge import Observation, observe, refused
 from moe_preflight.smoke.memory import refusal
 from moe_preflight.smoke.process import Ended, run
+from moe_preflight.smoke.sandbox import Folder, environment
 
 BACKENDS = ("auto", "aiter", "torch")
 PROBE_TIMEOUT_S = 120.0
-_PACKAGE_ROOT = str(Path(__file__).resolve().parents[2])
-
-_SECRET = re.compile(r"(?:^|_)(?:TOKEN|SECRET|PASSWORD|PASSWD|API_KEY|ACCESS_KEY|CREDENTIALS?)(?:_|$)", re.IGNORECASE)
-"""Environment variables of such names stay with the parent: a launch needs none of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +48,7 @@ class SmokeOptions:
 
 def probe(options: SmokeOptions) -> dict[str, Any]:
     """What torch and AITER this Python has and which GPU, asked of a child process. Raises DeviceUnavailable without torch."""
-    with _Folder() as folder:
+    with Folder("smoke") as folder:
         ended = _spawn({"op": "probe", "device": options.device}, options, folder, PROBE_TIMEOUT_S, None)
     found = next((e for e in ended.events if e["event"] == "machine"), None)
     if found is not None:
@@ -94,7 +89,7 @@ def run_smoke(
     ``progress`` gets a short line whenever something starts; it is for a terminal.
     """
     backend = "torch" if options.backend == "torch" and _has_torch(options) else choose(options, probe(options))
-    with _Folder() as folder:
+    with Folder("smoke") as folder:
         return [run_case(case, backend, options, folder, _counted(progress, n, len(cases))) for n, case in enumerate(cases)]
 
 
@@ -143,30 +138,7 @@ def _spawn(
 
 
 def _environment(options: SmokeOptions, folder: Path) -> dict[str, str]:
-    """The parent's environment without secrets; temporary files go to the run's folder, and nothing is imported from it."""
-    env = {k: v for k, v in os.environ.items() if not _SECRET.search(k)}
-    env.update(options.env)
-    env["PYTHONPATH"] = os.pathsep.join(p for p in (env.get("PYTHONPATH", ""), _PACKAGE_ROOT) if p)
-    env["PYTHONSAFEPATH"] = "1"
-    env["PYTHONDONTWRITEBYTECODE"] = "1"
-    env["TMPDIR"] = str(folder)
-    env["AITER_ONLINE_TUNE"] = "0"
-    return env
-
-
-class _Folder:
-    """A temporary folder of this run, gone afterwards whatever is in it."""
-
-    def __enter__(self) -> Path:
-        import tempfile
-
-        self._path = Path(tempfile.mkdtemp(prefix="moe-preflight-smoke-"))
-        return self._path
-
-    def __exit__(self, *_: object) -> None:
-        import shutil
-
-        shutil.rmtree(self._path, ignore_errors=True)
+    return environment(folder, options.env)
 
 
 @dataclass(frozen=True, slots=True)
