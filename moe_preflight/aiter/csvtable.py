@@ -123,7 +123,8 @@ def _quoted(text: str) -> tuple[list[list[str]], list[int]]:
     before = 0
     try:
         for row in reader:
-            if row and (len(row) > 1 or not _BLANK.match(row[0])):
+            # An empty line is [], a line of blanks one blank cell; a quoted empty cell is a row.
+            if row and (len(row) > 1 or not row[0] or not _BLANK.match(row[0])):
                 rows.append(row)
                 lines.append(before + 1)
             before = reader.line_num
