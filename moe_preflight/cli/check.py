@@ -39,6 +39,9 @@ def check(
     revision: o.Revision = None,
     offline: o.Offline = False,
     checkpoint: o.Checkpoint = False,
+    smoke: o.Smoke = False,
+    smoke_backend: o.SmokeBackend = "auto",
+    smoke_tokens: o.SmokeTokens = "1,64,4096",
     format: o.FormatOption = None,
     output: o.Output = None,
     fail_on: o.FailOn = "error",
@@ -61,9 +64,11 @@ def check(
     """
     from moe_preflight.cli.progress import Progress
     from moe_preflight.cli.request import build
+    from moe_preflight.errors import UsageError
     from moe_preflight.report.output import emit, sinks, use_colour
     from moe_preflight.report.sanitise import clean_document
     from moe_preflight.report.text import summary
+    from moe_preflight.settings import Tokens
 
     o.choice(fail_on, "--fail-on", ("error", "warning", "never"))
     destinations = sinks(format, output)
@@ -79,6 +84,19 @@ def check(
 
     with Progress("reading safetensors headers") as bar:
         report = run_check(request, bar.at if checkpoint else None)
+    if smoke:
+        from moe_preflight.smoke.adapt import Wanted
+        from moe_preflight.smoke.attach import smoke_or_gap
+        from moe_preflight.smoke.parent import BACKENDS, SmokeOptions
+
+        o.choice(smoke_backend, "--smoke-backend", BACKENDS)
+        counts = Tokens.parse(smoke_tokens).counts
+        if not counts:
+            raise UsageError(
+                f"--smoke-tokens {smoke_tokens}: launches take counts.", hint="For example --smoke-tokens 1,64,4096."
+            )
+        with Progress("launching") as bar:
+            report = smoke_or_gap(report, Wanted(tokens=counts), SmokeOptions(backend=smoke_backend), lambda _: bar.add())
     if env:
         from moe_preflight.environment import describe, with_environment
 

@@ -71,6 +71,9 @@ Revision = Annotated[str | None, typer.Option("--revision", help="Hub revision: 
 Offline = Annotated[
     bool, typer.Option("--offline", help="Hub cache only, else the bundled card.", envvar="MOE_PREFLIGHT_OFFLINE")
 ]
+Smoke = Annotated[bool, typer.Option("--smoke", help="Launch the padded fused_moe too, and append what was seen.")]
+SmokeBackend = Annotated[str, typer.Option("--smoke-backend", help="auto, aiter or torch (torch says nothing about AITER).")]
+SmokeTokens = Annotated[str, typer.Option("--smoke-tokens", help="Token counts to launch.")]
 Checkpoint = Annotated[bool, typer.Option("--checkpoint", help="Compare the safetensors headers with the config (headers only).")]
 Shapes = Annotated[
     list[str] | None,

@@ -16,22 +16,23 @@ def rule(
 
     Example: moe-preflight rule MP101
     """
+    from moe_preflight.cli.rules import every_rule
     from moe_preflight.errors import UsageError
-    from moe_preflight.rules.catalogue import BY_CODE
 
+    known = every_rule()
     if format not in ("text", "json"):
         raise UsageError(f"--format {format}: unknown format.", hint="Expected text or json.")
     if every == (code is not None):
         raise UsageError("rule: give one code, or --all.", hint="For example moe-preflight rule MP101.")
     if every:
-        rules = list(BY_CODE.values())
+        rules = known
     else:
         assert code is not None
-        rules = [r for r in BY_CODE.values() if code.lower() in (r.code.lower(), r.name)]
+        rules = [r for r in known if code.lower() in (r.code.lower(), r.name)]
         if not rules:
             from difflib import get_close_matches
 
-            names = [r.code for r in BY_CODE.values()] + [r.name for r in BY_CODE.values()]
+            names = [r.code for r in known] + [r.name for r in known]
             close = get_close_matches(code, names, n=1)
             guess = f"Did you mean {close[0]}? " if close else ""
             raise UsageError(f"rule {code}: no such rule.", hint=f"{guess}All of them: moe-preflight rule --all.")

@@ -37,7 +37,7 @@ def render(doc: Document, style: Style = PLAIN, *, quiet: bool = False, verbose:
     if doc["observations"]:
         lines += ["", style.paint("Observations", "bold")]
         for o in doc["observations"]:
-            lines += _observation(o, style)
+            lines += _observation(doc, o, style)
     if "environment" in doc:
         lines += ["", style.paint("Environment", "bold")]
         lines += [x for k, v in doc["environment"].items() for x in _wrap(f"{k}: {v}", "  ")]
@@ -261,9 +261,26 @@ def _finding(doc: Document, group: list[Document], style: Style, verbose: bool) 
             yield from _wrap(f"Read: {place} {e['text']}", "    ", "          ")
 
 
-def _observation(o: Document, style: Style) -> Iterator[str]:
-    words = " ".join(f"{k}={v}" for k, v in o.items() if v not in (None, "", [], {}) and k not in ("status", "detail"))
-    yield from _wrap(f"{o.get('status', '')}: {words}", "  ", "    ")
+def _observation(doc: Document, o: Document, style: Style) -> Iterator[str]:
+    """One line of what was seen: where, at how many tokens, on which backend, how it ended, and the figures there are."""
+    at = o.get("target")
+    where = target_name(doc["targets"][at]) if isinstance(at, int) and at < len(doc["targets"]) else "run"
+    tokens = o.get("tokens")
+    counts = tokens if isinstance(tokens, list) else [tokens]
+    shown = "-".join(dict.fromkeys(f"{n:,}" if isinstance(n, int) else "?" for n in (counts[0], counts[-1]))) if counts else "?"
+    figures = [
+        f"{name} {o[key]:.4g}"
+        for key, name in (("rel_err", "relative error"), ("median_us", "us"), ("native_us", "unpadded us"))
+        if isinstance(o.get(key), (int, float))
+    ]
+    if o.get("experts_match") is not None:
+        figures.append("experts right" if o["experts_match"] else "EXPERTS WRONG")
+    good = o.get("status") in ("ok", "confirmed")
+    status = style.paint(str(o.get("status", "")), "green" if good else "red")
+    said = ", ".join(filter(None, [f"{shown} tokens on {o.get('backend', '?')}", *figures]))
+    yield from (
+        _wrap(f"{where}: {said}: {o.get('status', '')}", "  ", "    ") if not style.colour else [f"  {where}: {said}: {status}"]
+    )
     if o.get("detail"):
         yield from _wrap(str(o["detail"]), "    ")
 

@@ -53,13 +53,15 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class NotEvaluated:
-    """Something that was asked for and could not be looked at: for one target, one model, or (both None) the whole run."""
+    """Something that was not looked at: for one target, one model, or (both None) the whole run. ``asked`` is False for what nobody
+    asked for and a reader should still know; only what was asked for makes a run inconclusive."""
 
     what: str
     why: str
     how_to_get_it: str
     target: int | None = None
     model: int | None = None
+    asked: bool = True
 
     def concerns(self, target: int, model: int) -> bool:
         """Does this count for target ``target`` of model ``model``?"""
@@ -71,7 +73,7 @@ def verdict(findings: Iterable[Finding], not_evaluated: Sequence[NotEvaluated]) 
     severities = {f.severity for f in findings}
     if "error" in severities:
         return "fail"
-    if not_evaluated:
+    if any(n.asked for n in not_evaluated):
         return "inconclusive"
     return "warn" if "warning" in severities else "pass"
 
@@ -85,4 +87,4 @@ def exit_code(findings: Iterable[Finding], not_evaluated: Sequence[NotEvaluated]
         return EXIT_INPUT
     if any(f.severity in _FAIL_ON[fail_on] for f in findings):
         return EXIT_FINDING
-    return EXIT_INCONCLUSIVE if not_evaluated else EXIT_OK
+    return EXIT_INCONCLUSIVE if any(n.asked for n in not_evaluated) else EXIT_OK

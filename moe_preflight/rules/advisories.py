@@ -13,7 +13,7 @@ from moe_preflight.rules.rule import Rule
 from moe_preflight.rules.run import Run
 
 KNOWN = Rule(
-    code="MP701",
+    code="MP651",
     name="known-bad",
     severity="error",
     depends="the combination matches a public report whose cause is known",
@@ -26,7 +26,7 @@ KNOWN = Rule(
 
 
 def join(run: Run, findings: Sequence[Finding]) -> list[Finding]:
-    """``findings`` with the matching advisories: attached to the finding they explain, else as findings of their own (MP701)."""
+    """``findings`` with the matching advisories: attached to the finding they explain, else as findings of their own (MP651)."""
     out = list(findings)
     for target, i, layer in run.layers():
         if target.plan.refusals:

@@ -14,7 +14,7 @@ from moe_preflight.smoke.adapt import Foreseen, Wanted, cases_of
 from moe_preflight.smoke.case import SmokeCase
 from moe_preflight.smoke.findings import findings_of
 from moe_preflight.smoke.judge import Observation
-from moe_preflight.smoke.parent import Outcome, SmokeOptions, outcome, run_smoke
+from moe_preflight.smoke.parent import AITER_UNTOUCHED, Outcome, SmokeOptions, outcome, run_smoke
 
 if TYPE_CHECKING:
     from moe_preflight.evaluate import LayerEvaluation
@@ -73,7 +73,7 @@ def smoke_or_gap(report: Report, wanted: Wanted, options: SmokeOptions, progress
 
 def _join(report: Report, cases: Sequence[SmokeCase], observations: Sequence[Observation]) -> Smoked:
     end = outcome(observations)
-    gaps = tuple(NotEvaluated(*gap) for gap in end.not_evaluated)
+    gaps = tuple(NotEvaluated(*gap, asked=gap[0] != AITER_UNTOUCHED) for gap in end.not_evaluated)
     joined = replace(
         report,
         findings=tuple(sorted((*report.findings, *findings_of(observations)), key=lambda f: SEVERITIES.index(f.severity))),

@@ -9,7 +9,7 @@ from moe_preflight.rules.rule import Rule
 from moe_preflight.smoke.judge import Observation
 
 FAILED = Rule(
-    code="MP701",
+    code="MP731",
     name="launch-failed",
     severity="error",
     depends="check --smoke or smoke, on a machine with ROCm and AITER",
@@ -21,7 +21,7 @@ FAILED = Rule(
 )
 
 CONTRADICTED = Rule(
-    code="MP702",
+    code="MP732",
     name="launch-contradicts",
     severity="warning",
     depends="check --smoke or smoke, on a machine with ROCm and AITER",
@@ -38,7 +38,7 @@ _BROKEN = ("failed", "timeout", "crashed", "out-of-memory")
 
 
 def findings_of(observations: Iterable[Observation]) -> list[Finding]:
-    """MP701 for every launch of AITER that did not end right, MP702 for every one that ended right in another way than
+    """MP731 for every launch of AITER that did not end right, MP732 for every one that ended right in another way than
     predicted."""
     out = []
     for o in observations:

@@ -190,6 +190,6 @@ def test_outcome() -> None:
 def test_findings() -> None:
     found = findings_of([seen(done()), seen(failed(CK)), seen(done(), HIT), seen(done(nonfinite=1, within=False))])
     assert [(f.code, f.confidence) for f in found] == [
-        ("MP701", "measured"), ("MP702", "measured"), ("MP702", "measured"), ("MP701", "measured"),
+        ("MP731", "measured"), ("MP732", "measured"), ("MP732", "measured"), ("MP731", "measured"),
     ]  # fmt: skip
     assert found[0].target == 0
