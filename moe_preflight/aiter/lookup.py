@@ -57,6 +57,8 @@ class Lookup:
     def usable(self, row: int) -> bool:
         """Whether a row survives AITER's tag filter and belongs to this architecture."""
         t = self.table
+        if row in t.dropped:
+            return False
         tag = t.tag[row]
         if self.rules.tag == "untagged" and tag not in (None, ""):
             return False
@@ -102,7 +104,11 @@ class Lookup:
     def fallback(self, key: LookupKey, act: str) -> int | None:
         """The row tagged flydsl_fallback that stands in when FlyDSL is missing (v0.1.11 to v0.1.17)."""
         for r in self.held(key):
-            if self.table.tag[r] != FALLBACK_TAG or (self.rules.gfx_in_key and self.table.gfx[r] not in (self.gfx, ANY_GFX)):
+            if (
+                r in self.table.dropped
+                or self.table.tag[r] != FALLBACK_TAG
+                or (self.rules.gfx_in_key and self.table.gfx[r] not in (self.gfx, ANY_GFX))
+            ):
                 continue
             if self.rules.act != "exact" or self.table.act[r] == act:
                 return r

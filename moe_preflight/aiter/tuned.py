@@ -83,6 +83,8 @@ class TunedTable:
     problems: list[Problem] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)
     """Paths of AITER_CONFIG_FMOE that do not exist and are skipped."""
+    dropped: frozenset[int] = frozenset()
+    """Rows that a faster row of the same key replaces; they stay in the index, for the reader."""
     error: str | None = None
     conflict: str | None = None
     _starts: list[int] = field(default_factory=list)
@@ -309,12 +311,7 @@ def _merge(table: TunedTable, rules: Rules, untuned: list[str] | None) -> None:
             f"RuntimeError: Found {count} duplicate shape entries during merge of 'tuned_fmoe'. Auto-resolved by keeping best "
             f"performing (lowest 'us') for each shape and saved back to source config files. Please re-run. (first: {first})"
         )
-    for key, held in list(table.index.items()):
-        left = [r for r in held if r not in doomed]
-        if left:
-            table.index[key] = left
-        else:
-            del table.index[key]
+    table.dropped = frozenset(doomed)
 
 
 def _groups(table: TunedTable, keys: list[str]) -> list[list[int]]:
@@ -360,7 +357,7 @@ def _held_twice(table: TunedTable, rules: Rules) -> str:
         if len(held) > 1:
             seen: dict[Value, int] = {}
             for r in held:
-                if rules.tag == "untagged" and table.tag[r] not in (None, ""):
+                if r in table.dropped or (rules.tag == "untagged" and table.tag[r] not in (None, "")):
                     continue
                 if table.act[r] in seen:
                     return "{}:{} and {}:{}".format(*table.where(seen[table.act[r]]), *table.where(r))

@@ -19,7 +19,8 @@ ONE = table(OLD, row(OLD))
 
 def kernels(t: TunedTable) -> list[list[str | None]]:
     """First kernel names by key, in table order of the rows that a lookup can still reach."""
-    return [[t.name(r, "kernelName1") for r in held] for held in t.index.values()]
+    left = [[r for r in held if r not in t.dropped] for held in t.index.values()]
+    return [[t.name(r, "kernelName1") for r in held] for held in left if held]
 
 
 def test_the_default_comes_first_then_model_files_without_untuned_ones() -> None:
