@@ -75,9 +75,15 @@ def rows(tree: str, version: str, folder: Path) -> list[Row]:
         Row("bare interpreter", [py, "-c", "pass"]),
         Row("--version", [*tool, "--version"]),
         Row("--help", [*tool, "--help"]),
-        Row("check, two GPUs, all buckets", [*tool, "check", "IFM/K2-Horizon-375B-A23B", "--offline", "--tp", "8", "--aiter", tree, "--aiter-version", version]),
+        Row(
+            "check, two GPUs, all buckets",
+            [*tool, "check", "IFM/K2-Horizon-375B-A23B", "--offline", "--tp", "8", "--aiter", tree, "--aiter-version", version],
+        ),
         Row("table scan alone", [py, "-c", SCAN, tree, version]),
-        Row(f"dispatch, {KEYS:,} keys", [*tool, "dispatch", "--aiter", tree, "--aiter-version", version, "--gfx", "gfx950", "--cu", "256", str(keys)]),
+        Row(
+            f"dispatch, {KEYS:,} keys",
+            [*tool, "dispatch", "--aiter", tree, "--aiter-version", version, "--gfx", "gfx950", "--cu", "256", str(keys)],
+        ),
     ]
     try:
         import pandas  # noqa: F401
@@ -110,7 +116,9 @@ def show(table: list[Row]) -> None:
         print(f"{r.name:42}{wall[r.name] * 1000:8.0f}{wall[r.name] / bare:8.1f}{vs:>10}{statistics.median(r.peak) / 1024:7.0f}")
     dispatch = next(r for r in table if r.name.startswith("dispatch"))
     rate = KEYS / (wall[dispatch.name] - wall["--version"]) * 60
-    print(f"\ndispatch answers about {rate / 1e6:.1f} million keys a minute; {os.cpu_count()} cores, {platform.machine()}, Python {platform.python_version()}")
+    print(
+        f"\ndispatch answers about {rate / 1e6:.1f} million keys a minute; {os.cpu_count()} cores, {platform.machine()}, Python {platform.python_version()}"
+    )
 
 
 def main() -> None:

@@ -6,7 +6,9 @@ import re
 from dataclasses import dataclass
 from functools import total_ordering
 
-_VERSION = re.compile(r"v?(\d{1,6}(?:\.\d{1,6}){0,4})(?:[-.]?rc(\d{1,6}))?(?:\.post(\d{1,6}))?(?:\.dev\d{0,6})?(?:[+-][\w.+-]*)?\Z")
+_VERSION = re.compile(
+    r"v?(\d{1,6}(?:\.\d{1,6}){0,4})(?:[-.]?rc(\d{1,6}))?(?:\.post(\d{1,6}))?(?:\.dev\d{0,6})?(?:[+-][\w.+-]*)?\Z"
+)
 
 
 @total_ordering

@@ -53,7 +53,11 @@ def test_the_reason_is_in_words() -> None:
 
 def run(*args: str) -> tuple[int, str, str]:
     done = subprocess.run(
-        [sys.executable, "-m", "moe_preflight", "advise", "--offline", *args], capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-m", "moe_preflight", "advise", "--offline", *args],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
     )
     assert "Traceback" not in done.stderr, done.stderr
     return done.returncode, done.stdout, done.stderr
@@ -76,7 +80,14 @@ def test_k2_horizon_is_sent_to_expert_parallelism() -> None:
 
 @needs_corpus
 def test_rejected_under_load_and_refused_are_told_apart() -> None:
-    tree = ("--aiter", str(corpus("aiter-trees", "v0.1.20.post1")), "--aiter-version", "0.1.20.post1", "--engine-version", "0.31.0")
+    tree = (
+        "--aiter",
+        str(corpus("aiter-trees", "v0.1.20.post1")),
+        "--aiter-version",
+        "0.1.20.post1",
+        "--engine-version",
+        "0.31.0",
+    )
     _, out, _ = run("--shape", "experts=128,topk=8,hidden=4096,inter=2560", "--gpu", "mi300x", "--format", "json", *tree)
     rows = {r["split"]: r for r in json.loads(out)["gpus"][0]["rows"]}
     assert rows["TP8"]["outcome"].startswith("rejected under load (512")

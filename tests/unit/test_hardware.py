@@ -23,7 +23,9 @@ def test_unknown_gpu_suggests_the_nearest() -> None:
         named("mi355")
 
 
-@pytest.mark.parametrize(("gfx", "cu"), [("gfx942", 0), ("gfx942", -1), ("gfx942", 5000), ("sm90", 132), ("gfx", 1), ("gfx942 ", 304)])
+@pytest.mark.parametrize(
+    ("gfx", "cu"), [("gfx942", 0), ("gfx942", -1), ("gfx942", 5000), ("sm90", 132), ("gfx", 1), ("gfx942 ", 304)]
+)
 def test_by_hand_refuses(gfx: str, cu: int) -> None:
     with pytest.raises(UsageError):
         by_hand(gfx, cu)

@@ -53,6 +53,11 @@ def test_engine_env_and_aiter_env_part(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_targets_are_asked_for_or_refused() -> None:
-    for bad in ({}, {"models": ["m"], "quant": "fp8_block"}, {"models": ["m"], "gfx": "gfx942"}, {"models": ["m"], "engine": "tgi"}):
+    for bad in (
+        {},
+        {"models": ["m"], "quant": "fp8_block"},
+        {"models": ["m"], "gfx": "gfx942"},
+        {"models": ["m"], "engine": "tgi"},
+    ):
         with pytest.raises(UsageError):
             build(**bad)  # type: ignore[arg-type]
