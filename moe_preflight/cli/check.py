@@ -39,6 +39,7 @@ def check(
     revision: o.Revision = None,
     offline: o.Offline = False,
     checkpoint: o.Checkpoint = False,
+    ask_aiter: o.AskAiter = False,
     smoke: o.Smoke = False,
     smoke_backend: o.SmokeBackend = "auto",
     smoke_tokens: o.SmokeTokens = "1,64,4096",
@@ -84,6 +85,11 @@ def check(
 
     with Progress("reading safetensors headers") as bar:
         report = run_check(request, bar.at if checkpoint else None)
+    if ask_aiter:
+        from moe_preflight.ask.attach import ask_aiter as ask
+
+        with Progress("asking AITER") as bar:
+            report = ask(report, progress=lambda _: bar.add())
     if smoke:
         from moe_preflight.smoke.adapt import Wanted
         from moe_preflight.smoke.attach import smoke_or_gap

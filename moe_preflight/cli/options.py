@@ -74,6 +74,7 @@ Offline = Annotated[
 Smoke = Annotated[bool, typer.Option("--smoke", help="Launch the padded fused_moe too, and append what was seen.")]
 SmokeBackend = Annotated[str, typer.Option("--smoke-backend", help="auto, aiter or torch (torch says nothing about AITER).")]
 SmokeTokens = Annotated[str, typer.Option("--smoke-tokens", help="Token counts to launch.")]
+AskAiter = Annotated[bool, typer.Option("--ask-aiter", help="Ask AITER's own dispatch too (in a child process), and compare.")]
 Checkpoint = Annotated[bool, typer.Option("--checkpoint", help="Compare the safetensors headers with the config (headers only).")]
 Shapes = Annotated[
     list[str] | None,

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from moe_preflight.report.types import Finding
-from moe_preflight.rules import acceptance, advisories, checkpoint, engine, gate, inputs, padding, router, tuned, versions
+from moe_preflight.rules import acceptance, advisories, asked, checkpoint, engine, gate, inputs, padding, router, tuned, versions
 from moe_preflight.rules.rule import Check, Rule
 from moe_preflight.rules.run import Run
 
-_TOPICS = (inputs, checkpoint, engine, acceptance, router, padding, tuned, versions, advisories, gate)
+_TOPICS = (inputs, checkpoint, engine, acceptance, router, padding, tuned, versions, asked, advisories, gate)
 
 ALL: tuple[Rule, ...] = tuple(rule for topic in _TOPICS for rule in topic.RULES)
 CHECKS: tuple[Check, ...] = tuple(check for topic in _TOPICS for check in topic.CHECKS)

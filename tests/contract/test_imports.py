@@ -17,7 +17,7 @@ if not PACKAGE.is_dir():  # the tests run beside an installed wheel
     PACKAGE = Path(moe_preflight.__file__).parent
 
 # A room may import rooms before it, never after it.
-ORDER = ("model", "engine", "aiter", "advisories", "rules", "coverage", "report", "smoke", "cli")
+ORDER = ("model", "engine", "aiter", "advisories", "rules", "coverage", "report", "smoke", "ask", "cli")
 # Nouns that every room may use, wherever they live.
 SHARED = {"moe_preflight.aiter.version", "moe_preflight.report.types", "moe_preflight.report.sanitise"}
 

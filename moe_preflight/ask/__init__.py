@@ -1,0 +1,1 @@
+"""Asking AITER itself: its own dispatch code, run in a child process, against the prediction (``check --ask-aiter``)."""
