@@ -147,7 +147,8 @@ ERROR = Rule(
     severity="warning",
     depends="the row has err1 or err2",
     what="The error the tuner measured is above the tolerance this release's tuner accepts by default.",
-    why="The kernel's numbers differ from the reference by more than a fresh tuning run would let pass.",
+    why="The kernel's numbers differ from the reference by more than a fresh tuning run would let pass. (From v0.1.19 that error is a "
+    "cosine difference; rows tuned before hold the share of elements out of tolerance.)",
     example="err2 15.7% with v0.1.19 or newer, whose errRatio is 0.1.",
     remedy="Tune the row again with this release.",
     source="csrc/ck_gemm_moe_2stages_codegen/gemm_moe_tune.py ARG_DEFAULTS errRatio (0.5 up to v0.1.18, 0.1 from v0.1.19)",
