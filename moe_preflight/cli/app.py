@@ -17,9 +17,11 @@ from moe_preflight.errors import PreflightError
 
 COMMANDS: dict[str, tuple[str, str]] = {
     "check": ("moe_preflight.cli.check", "Judge models on GPUs: acceptance, tuned rows, router, padding."),
+    "gate": ("moe_preflight.cli.gate", "Hold deployments to a TOML file: what each must reach, and what is forgiven."),
     "lint": ("moe_preflight.cli.lint", "Check tuned tables: doubled, unreachable, shadowed rows, kernels that do not fit."),
     "audit": ("moe_preflight.cli.audit", "Tuned coverage of many models: a matrix, worst first."),
     "tune": ("moe_preflight.cli.tune", "Write the keys that have no tuned row, for AITER's tuner."),
+    "compare": ("moe_preflight.cli.compare", "What an upgrade changes: coverage, kernels, acceptance, router, padding."),
     "observe": ("moe_preflight.cli.observe", "Match an engine's log against the prediction."),
     "smoke": ("moe_preflight.cli.smoke", "Launch the padded fused_moe for real and compare with the prediction."),
     "models": ("moe_preflight.cli.models", "List the bundled model cards."),

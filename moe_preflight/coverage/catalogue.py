@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from moe_preflight.coverage.compare_rules import RULES as COMPARE
 from moe_preflight.coverage.lint.rules import RULES as LINT
 from moe_preflight.coverage.observe_rules import RULES as OBSERVE
 from moe_preflight.errors import UsageError
 from moe_preflight.report.types import Finding
 from moe_preflight.rules.rule import Rule
 
-RULES: tuple[Rule, ...] = (*LINT, *OBSERVE)
+RULES: tuple[Rule, ...] = (*LINT, *OBSERVE, *COMPARE)
 BY_CODE: dict[str, Rule] = {rule.code: rule for rule in RULES}
 
 
