@@ -9,6 +9,7 @@ words are AITER's or our short ones: ``fp8`` or ``torch.float8_e4m3fn``, ``silu`
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -27,7 +28,7 @@ _BIND_NO_NAME = frozenset(("cktile_moe_stage1", "cktile_moe_stage2", "_mxfp4_a4w
 
 
 def _shown(value: object) -> str:
-    text = repr(value) if isinstance(value, str) else str(value)
+    text = json.dumps(value, ensure_ascii=False, default=str)
     return text if len(text) <= 60 else text[:57] + "..."
 
 

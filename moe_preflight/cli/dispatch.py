@@ -147,8 +147,10 @@ def _answer_all(source: TextIO, dispatcher: Dispatcher) -> int:
                 raise KeyFieldError("", f"longer than {MAX_LINE} characters.")
             try:
                 raw = json.loads(line)
-            except (ValueError, RecursionError) as e:
-                raise KeyFieldError("", f"no JSON: {e}.") from None
+            except json.JSONDecodeError as e:
+                raise KeyFieldError("", f"no JSON: {e.msg} at character {e.colno}.") from None
+            except (ValueError, RecursionError):
+                raise KeyFieldError("", "no JSON: a number too long, or nested too deeply.") from None
             key, padded = read(raw)
             out = answer(raw, dispatcher.dispatch(key, padded=padded), gfx)
         except KeyFieldError as e:
