@@ -45,31 +45,40 @@ def _dispatcher(
 ) -> Dispatcher:
     from moe_preflight.aiter import tuned
     from moe_preflight.aiter.dispatch import Dispatcher
-    from moe_preflight.aiter.facts.dispatch_rules import MAIN, is_verified, rules_for
+    from moe_preflight.aiter.facts.dispatch_rules import MAIN, MAIN_DATE, is_verified, rules_for
     from moe_preflight.aiter.stage_judge import stage_judge
     from moe_preflight.aiter.tree import open_tree
     from moe_preflight.aiter.version import Version
+    from moe_preflight.aiter.witness import hear
     from moe_preflight.errors import UsageError
 
     seen = dict(_pair(e) for e in env)
     branch = aiter_version is not None and Version.parse(aiter_version) is None and _names_main(aiter_version)
     tree = open_tree(aiter, version=None if branch else aiter_version)
     version = Version.of(MAIN) if branch or tree.version is None else tree.version
-    if branch:
-        _warn(f"AITER {aiter_version}: taken for main at the newest revision read (2026-08-22).")
-    elif tree.version is None:
-        _warn(f"{tree.root} does not say its version: taken for main of 2026-08-22; give --aiter-version.")
-    elif not is_verified(version):
-        _warn(f"AITER {version} is not a release whose dispatch was verified: the answers are unverified.")
-    rules = rules_for(version)
+    witness = hear(tree, version) if tree.has_python or tree.has_sources else None
+    verified = witness.verified if witness else is_verified(version) and not branch and tree.version is not None
+    if not verified:
+        why = witness.reason if witness else "its dispatch was not compared with AITER's own"
+        said = f"AITER {aiter_version if branch else tree.version or 'of unknown version'}"
+        taken = f", taken for main of {MAIN_DATE}" if branch or tree.version is None else ""
+        _warn(f"{said}{taken}: the answers are unverified: {why}.")
+    rules = witness.rules if witness else rules_for(version)
     table = tuned.load(tree, rules, seen)
     for text in filter(None, (table.error, table.conflict)):
         _warn(f"AITER itself raises on these tables: {text}")
     if not table.files:
         raise UsageError(f"{tree.root}: no tuned table to look up.", hint="Expected aiter/configs/tuned_fmoe.csv.")
-    verified = None if not (branch or tree.version is None) else "unverified"
-    judge = stage_judge(version, gfx, tree=tree, multi_arch=multi_arch)
-    return Dispatcher(version, gfx, cu, flydsl=flydsl, table=table, env=seen, judge=judge, confidence=verified)
+    judge = stage_judge(version, gfx, tree=tree, tree_facts=witness.ck if witness else None, multi_arch=multi_arch)
+    return Dispatcher(
+        *(version, gfx, cu),
+        flydsl=flydsl,
+        table=table,
+        env=seen,
+        rules=rules,
+        judge=judge,
+        confidence=None if verified else "unverified",
+    )
 
 
 def _names_main(text: str) -> bool:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from moe_preflight.aiter import tuned
-from moe_preflight.aiter.facts.dispatch_rules import HISTORY, PADDING, rules_for
+from moe_preflight.aiter.facts.dispatch_rules import HISTORY, MAIN, PADDING, rules_for
 from moe_preflight.aiter.lookup import Lookup, LookupKey, bucket, buckets
 from moe_preflight.aiter.tree import open_tree
 from moe_preflight.aiter.version import Version
@@ -224,3 +224,7 @@ def test_history_is_in_order_and_every_entry_changes_something() -> None:
     for (_, changes), before in zip(HISTORY[1:], versions, strict=False):
         old = rules_for(before)
         assert all(getattr(old, k) != v for k, v in changes.items()), changes
+
+
+def test_a_build_on_the_way_to_an_unread_release_is_taken_for_main() -> None:
+    assert rules("0.1.21.dev37+ge4048607") == rules(MAIN) != rules("0.1.21")
