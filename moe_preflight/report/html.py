@@ -31,8 +31,10 @@ def render(doc: Document) -> str:
     """The whole page. ``doc`` must be clean (report/sanitise.py)."""
     body = [
         *_head(doc),
+        *_gate(doc),
         *_overview(doc),
         *_findings(doc),
+        *_forgiven(doc),
         *_missing(doc),
         *_targets(doc),
         *_observations(doc),
@@ -65,8 +67,7 @@ def _head(doc: Document) -> Iterator[str]:
     yield f'<p class="lead">{view.count(len(view.targets(doc)), "target")}: {found or "nothing found"}</p><ul class="facts">'
     for m in doc.get("models", ()):
         yield f"<li>Model {_model(m)}</li>"
-    a = doc.get("aiter")
-    if a:
+    for a in view.aiters(doc):
         read = (
             f"{esc(a['found_by'] or '')} <code>{esc(a['root'])}</code>: {a['csv_rows']:,} rows in {a['csv_files']:,} tables, "
             f"{a['moe_csv_rows']:,} in {a['moe_csv_files']:,} MoE tables"
@@ -118,6 +119,38 @@ def _overview(doc: Document) -> Iterator[str]:
         ]
         yield f'<tr data-i="{n}">{"".join(f"<td>{c}</td>" for c in cells)}</tr>'
     yield "</tbody></table></div></section>"
+
+
+def _gate(doc: Document) -> Iterator[str]:
+    """What each deployment of a gate must reach, and whether it does."""
+    deployments = doc.get("gate", {}).get("deployments", ())
+    if not deployments:
+        return
+    from moe_preflight.report.gate_text import MET, requirement
+
+    yield '<section id="gate"><h2>Deployments</h2><div class="card scroll"><table class="sortable"><thead><tr>'
+    heads = ("deployment", "verdict", "required", "known", "ignored")
+    yield "".join(f'<th scope="col"><button type="button">{h}</button></th>' for h in heads) + "</tr></thead><tbody>"
+    for n, d in enumerate(deployments):
+        required = "<br>".join(f"{esc(requirement(r))}: <b>{MET[r['met']]}</b>" for r in d["requirements"]) or "-"
+        cells = [esc(d["name"]), _badge(d["verdict"]), required, str(d["known"]), str(d["ignored"])]
+        yield f'<tr data-i="{n}">{"".join(f"<td>{c}</td>" for c in cells)}</tr>'
+    yield "</tbody></table></div></section>"
+
+
+def _forgiven(doc: Document) -> Iterator[str]:
+    for by, title in (("baseline", "Known"), ("ignore", "Ignored")):
+        groups = list(view.forgiven(doc, by))
+        if not groups:
+            continue
+        yield f'<section id="{by}"><h2>{title}</h2>'
+        for s, group in groups:
+            f = group[0]
+            until = f", until {s['until']}" if s["until"] else ""
+            yield f'<article class="card finding"><div class="top"><h3><code>{esc(f["code"])}</code> {esc(f["name"])}</h3>'
+            yield f'<span class="soft">{esc(view.where(doc, group))}</span></div><p>{esc(view.body(doc, f))}</p>'
+            yield f'<p class="soft">{esc(s["reason"] + until)}</p></article>'
+        yield "</section>"
 
 
 def _findings(doc: Document) -> Iterator[str]:

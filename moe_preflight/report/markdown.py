@@ -45,7 +45,7 @@ def code(text: str) -> str:
 
 def render(doc: Document) -> str:
     """The whole report; less of it (no buckets, then the first findings only) when it would pass MAX_BYTES."""
-    head, findings, missing = list(_head(doc)), list(_findings(doc)), list(_missing(doc))
+    head, findings, missing = [*_head(doc), *_gate(doc)], [*_findings(doc), *_forgiven(doc)], list(_missing(doc))
     whole = _join([*head, *findings, *missing, *_details(doc)])
     if len(whole.encode()) <= MAX_BYTES:
         return whole
@@ -96,8 +96,7 @@ def _head(doc: Document) -> Iterator[str]:
 
 
 def _basis(doc: Document) -> Iterator[str]:
-    a = doc.get("aiter")
-    if a:
+    for a in view.aiters(doc):
         tree = f", {a['moe_csv_rows']:,} rows in {a['moe_csv_files']:,} MoE tables" if a["root"] else ", no tree read"
         yield f"- AITER {code(a['version'] or 'version unknown')}{tree}; dispatch {a['dispatch_confidence']}"
     engines = sorted({(t["deployment"]["engine"], t["deployment"]["engine_version"]) for t in view.targets(doc)})
@@ -106,6 +105,37 @@ def _basis(doc: Document) -> Iterator[str]:
     for m in doc.get("models", ()):
         if m["error"]:
             yield f"- Model {code(m['id'])}: {prose(m['error'])}"
+
+
+def _gate(doc: Document) -> Iterator[str]:
+    """What each deployment of a gate must reach, and whether it does."""
+    deployments = doc.get("gate", {}).get("deployments", ())
+    if not deployments:
+        return
+    from moe_preflight.report.gate_text import MET, requirement
+
+    yield ""
+    yield "| Deployment | Verdict | Required | Known | Ignored |"
+    yield "|" + " --- |" * 5
+    for d in deployments:
+        required = "<br>".join(f"{prose(requirement(r))}: **{MET[r['met']]}**" for r in d["requirements"]) or "-"
+        yield f"| {prose(d['name'])} | **{d['verdict'].upper()}** | {required} | {d['known']:,} | {d['ignored']:,} |"
+
+
+def _forgiven(doc: Document) -> Iterator[str]:
+    for by, title in (("baseline", "Known"), ("ignore", "Ignored")):
+        groups = list(view.forgiven(doc, by))
+        if groups:
+            yield from ("", f"### {title}", "")
+        for s, group in groups:
+            f, where = group[0], view.where(doc, group)
+            until = f", until {prose(s['until'])}" if s["until"] else ""
+            yield (
+                f"- {f['severity']} {code(f['code'])} {prose(f['name'])}"
+                + (f", {prose(where)}" if where else "")
+                + f": {prose(view.body(doc, f))}"
+            )
+            yield f"  <br>{prose(s['reason'])}{until}"
 
 
 def _findings(doc: Document) -> Iterator[str]:

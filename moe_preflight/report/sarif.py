@@ -3,7 +3,7 @@
 A finding about a row of a table has that row as its physical location, and the other rows as related ones. Any other
 finding has the model's config as its physical location, because that is what was judged, and the target as its logical one: GitHub
 code scanning refuses a whole file for one result with no physical location ("expected a physical location").
-``suppressions`` are left to the gate.
+What a gate forgives (its baseline, an ignore with a reason) is a result with a ``suppressions`` entry.
 """
 
 from __future__ import annotations
@@ -34,10 +34,15 @@ def render(doc: Document, rules: Mapping[str, Any] | None = None) -> str:
         from moe_preflight.rules.catalogue import BY_CODE
 
         rules = BY_CODE
-    codes = sorted({f["code"] for f in doc["findings"]})
+    forgiven = doc.get("gate", {}).get("suppressed", [])
+    every = [*doc["findings"], *(s["finding"] for s in forgiven)]
+    codes = sorted({f["code"] for f in every})
     index = {code: i for i, code in enumerate(codes)}
-    first = {f["code"]: f for f in reversed(doc["findings"])}
-    prints = fingerprints(doc)
+    first = {f["code"]: f for f in reversed(every)}
+    prints = fingerprints(doc | {"findings": every})
+    results = [_result(doc, f, index[f["code"]], mark) for f, mark in zip(every, prints, strict=True)]
+    for result, s in zip(results[len(doc["findings"]) :], forgiven, strict=True):
+        result["suppressions"] = [_suppression(s)]
     run: Document = {
         "tool": {
             "driver": {
@@ -47,7 +52,7 @@ def render(doc: Document, rules: Mapping[str, Any] | None = None) -> str:
             }
         },
         "invocations": [_invocation(doc)],
-        "results": [_result(doc, f, index[f["code"]], mark) for f, mark in zip(doc["findings"], prints, strict=True)],
+        "results": results,
         "properties": {"verdict": doc["verdict"]},
     }
     root = _tree_uri(doc)
@@ -86,6 +91,11 @@ def _invocation(doc: Document) -> Document:
             for n in missing
         ],
     }
+
+
+def _suppression(s: Document) -> Document:
+    until = f", until {s['until']}" if s["until"] else ""
+    return {"kind": "external", "status": "accepted", "justification": s["reason"] + until}
 
 
 def _result(doc: Document, f: Document, index: int, fingerprint: str) -> Document:

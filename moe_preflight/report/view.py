@@ -27,14 +27,37 @@ def targets(doc: Document) -> list[Document]:
 
 
 def target_title(doc: Document, index: int) -> str:
-    """``deepseek-ai/DeepSeek-V3 TP8 MI300X``."""
+    """``deepseek-ai/DeepSeek-V3 TP8 MI300X``; in a gate the deployment's name stands for the model's."""
     t = targets(doc)[index]
-    return f"{t['model']} {target_name(t)}"
+    return f"{_owner(doc, index) or t['model']} {target_name(t)}"
 
 
 def short_title(doc: Document, index: int) -> str:
-    """The target as briefly as it stays clear: the model is named when there are several."""
-    return target_title(doc, index) if len(doc.get("models", ())) > 1 else target_name(targets(doc)[index])
+    """The target as briefly as it stays clear: the model (or the gate's deployment) is named when there are several."""
+    several = max(len(doc.get("models", ())), len(doc.get("gate", {}).get("deployments", ()))) > 1
+    return target_title(doc, index) if several else target_name(targets(doc)[index])
+
+
+def _owner(doc: Document, index: int) -> str | None:
+    """The deployment of a gate that a target belongs to."""
+    return next((d["name"] for d in doc.get("gate", {}).get("deployments", ()) if index in d["targets"]), None)
+
+
+def aiters(doc: Document) -> list[Document]:
+    """Every AITER the report rests on: one, or those of a gate's deployments."""
+    found = [d["aiter"] for d in doc.get("gate", {}).get("deployments", ())] or [doc.get("aiter")]
+    return [a for i, a in enumerate(found) if a and a not in found[:i]]
+
+
+def forgiven(doc: Document, by: str) -> Iterator[tuple[Document, list[Document]]]:
+    """What a gate forgives by its ``baseline`` or an ``ignore``: (the first entry, the findings alike and forgiven alike)."""
+    groups: dict[tuple[Any, ...], tuple[Document, list[Document]]] = {}
+    for s in doc.get("gate", {}).get("suppressed", ()):
+        if s["by"] == by:
+            f = s["finding"]
+            key = (f["code"], f["severity"], f["target"] is None, body(doc, f), s["reason"], s["until"])
+            groups.setdefault(key, (s, []))[1].append(f)
+    yield from groups.values()
 
 
 def layer_name(doc: Document, finding: Document) -> str | None:
