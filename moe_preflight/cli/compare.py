@@ -73,7 +73,7 @@ def compare(
     from moe_preflight.cli.expand import expand
     from moe_preflight.cli.progress import Progress
     from moe_preflight.cli.request import build
-    from moe_preflight.coverage.catalogue import BY_CODE
+    from moe_preflight.cli.rules import every_rule
     from moe_preflight.errors import UsageError
     from moe_preflight.report.compare_text import render, summary
     from moe_preflight.report.formats import FORMATS
@@ -84,7 +84,7 @@ def compare(
     def sarif(doc: dict[str, object]) -> str:
         from moe_preflight.report.sarif import render as as_sarif
 
-        return as_sarif(doc, BY_CODE)
+        return as_sarif(doc, {r.code: r for r in every_rule()})
 
     o.choice(fail_on, "--fail-on", ("error", "warning", "never"))
     formats = {**FORMATS, "text": render, "sarif": sarif}

@@ -42,7 +42,8 @@ def lint(
     Exit codes: 0 nothing at or above --fail-on; 1 a finding at or above it; 2 usage, settings or malformed input;
     3 something asked for could not be looked at.
     """
-    from moe_preflight.coverage.catalogue import BY_CODE, chosen
+    from moe_preflight.cli.rules import every_rule
+    from moe_preflight.coverage.catalogue import chosen
     from moe_preflight.report.document import document
     from moe_preflight.report.formats import FORMATS
     from moe_preflight.report.lint_text import render, summary
@@ -55,7 +56,7 @@ def lint(
     def sarif(doc: dict[str, object]) -> str:
         from moe_preflight.report.sarif import render as as_sarif
 
-        return as_sarif(doc, BY_CODE)
+        return as_sarif(doc, {r.code: r for r in every_rule()})
 
     o.choice(fail_on, "--fail-on", ("error", "warning", "never"))
     formats = {**FORMATS, "text": render, "sarif": sarif}
@@ -113,9 +114,9 @@ def _lint_tree(root: str, paths: list[str], asked: str | None) -> tuple[Linted, 
     basis = open_basis(root, asked_version=asked, pin=MAIN, tuned=True)
     facts, tree = basis.facts, basis.tree
     assert tree is not None  # a tree named by the user is there, or open_basis raises
-    if asked is None and tree.version is None:
+    if facts.version_from == "the engine's pin":  # there is no engine here: nothing said which AITER
         facts = replace(facts, version=None, version_from=_NEWEST, confidence="unverified")
-    found = lint_tree(tree, basis.version, basis.table)
+    found = lint_tree(tree, basis.version, basis.table, basis.witness)
     if root in paths:
         return found, facts
     # Some files of a tree: judged among the others, told for these alone.

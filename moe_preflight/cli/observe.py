@@ -66,7 +66,7 @@ def observe(
     3 something asked for could not be looked at.
     """
     from moe_preflight.cli.request import build
-    from moe_preflight.coverage.catalogue import BY_CODE
+    from moe_preflight.cli.rules import every_rule
     from moe_preflight.report.formats import FORMATS
     from moe_preflight.report.observe_text import render, summary
     from moe_preflight.report.output import emit, sinks, use_colour
@@ -75,7 +75,7 @@ def observe(
     def sarif(doc: dict[str, object]) -> str:
         from moe_preflight.report.sarif import render as as_sarif
 
-        return as_sarif(doc, BY_CODE)
+        return as_sarif(doc, {r.code: r for r in every_rule()})
 
     o.choice(fail_on, "--fail-on", ("error", "warning", "never"))
     formats = {**FORMATS, "text": render, "sarif": sarif}

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from functools import lru_cache
 
 from moe_preflight.aiter.ck import CkModule, family
+from moe_preflight.aiter.ck_facts import CkFacts
 from moe_preflight.aiter.dtypes import ACTS, QUANTS, SHORT
 from moe_preflight.aiter.entry import QUANT_REMAP
 from moe_preflight.aiter.facts.dispatch_opus import LEGACY_NAME, OPUS
@@ -107,20 +107,22 @@ def _ck(t: Tables, row: Row, stage: int, name: str) -> TileVerdict | None:
     if None in short or quant is None or act is None or None in sizes or g1u1 is None or doweight is None:
         return None
     ksplit = row.integer("ksplit") or 0
-    question = (t.version, row.gfx, *short, QUANT_REMAP.get(quant, quant), act, bool(g1u1), bool(doweight), *sizes, ksplit)
-    return _judged(stage, name, *question)
+    question = (stage, name, row.gfx, *short, QUANT_REMAP.get(quant, quant), act, bool(g1u1), bool(doweight), *sizes, ksplit)
+    verdict = t.judged.get(question)
+    if verdict is None:
+        verdict = t.judged[question] = _judge(t.version, t.ck, *question)  # type: ignore[arg-type]  # None was refused above
+    return verdict
 
 
-@lru_cache(maxsize=16384)
-def _judged(
-    stage: int, name: str, version: Version, gfx: str, dtype: str, a: str, w: str, quant: str, act: str, g1u1: bool, doweight: bool,
-    model_dim: int, inter_dim: int, block_m: int, ksplit: int,
+def _judge(
+    version: Version, facts: CkFacts | None, stage: int, name: str, gfx: str, dtype: str, a: str, w: str, quant: str, act: str,
+    g1u1: bool, doweight: bool, model_dim: int, inter_dim: int, block_m: int, ksplit: int,
 ) -> TileVerdict:  # fmt: skip
     # Only block-scale stage 1 is compiled for a split K (aiter/fused_moe.py ck_moe_stage1: is_splitk).
     splitk = stage == 1 and quant == "per_1x128" and ksplit > 1
     module = CkModule(a, w, dtype, act, quant, doweight, True, splitk)
     return judge_stage(
-        version, gfx, family(quant, a, w, True), stage, block_m, model_dim, inter_dim, name, module=module, use_g1u1=g1u1,
+        version, gfx, family(quant, a, w, True), stage, block_m, model_dim, inter_dim, name, facts, module=module, use_g1u1=g1u1,
         ksplit=ksplit if splitk else 0,
     )  # fmt: skip
 

@@ -9,6 +9,7 @@ from moe_preflight.aiter.csvtable import CsvProblem, parse, text_of
 from moe_preflight.aiter.facts.dispatch_rules import is_verified, rules_for
 from moe_preflight.aiter.tuned import CONFIGS, DEFAULT, MODEL_CONFIGS, UNTUNED, Source, TunedTable, shipped_files
 from moe_preflight.aiter.version import Version
+from moe_preflight.aiter.witness import Witness
 from moe_preflight.coverage.lint import files, kernels, keys, rows, unused
 from moe_preflight.coverage.lint import rules as r
 from moe_preflight.coverage.lint.table import File, Row, Tables, rows_of
@@ -42,12 +43,13 @@ class Linted:
     others: int = 0
 
 
-def lint_tree(tree: Source, version: Version, table: TunedTable | None = None) -> Linted:
+def lint_tree(tree: Source, version: Version, table: TunedTable | None = None, witness: Witness | None = None) -> Linted:
     """Every CSV below aiter/configs of a tree: fMoE tables by every check, the others for being readable.
 
-    ``table``, merged by that release's rules, adds the check that asks the dispatch model for each row's own key.
+    ``table``, merged by that release's rules, adds the check that asks the dispatch model for each row's own key. ``witness``
+    is what the tree's own sources say, where it has any: they count before the release's built-in rules.
     """
-    release = rules_for(version)
+    release = witness.rules if witness else rules_for(version)
     wanted = shipped_files(tree, release)
     names = tree.names(CONFIGS, ".csv")
     names += [n for n in wanted if n not in names and tree.exists(n)]
@@ -75,6 +77,8 @@ def lint_tree(tree: Source, version: Version, table: TunedTable | None = None) -
     t = _tables(
         version, loaded, others, source=tree, asm=_asm_lists(tree), merged=len(wanted) > 1, untuned=_untuned(tree), in_tree=True
     )
+    if witness is not None:
+        t.rules, t.ck = witness.rules, witness.ck
     findings += [f for check in CHECKS for f in check(t)]
     if table is not None and not table.error:
         findings += unused.unused_rows(t, table)

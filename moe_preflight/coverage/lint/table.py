@@ -10,9 +10,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 
+from moe_preflight.aiter.ck_facts import CkFacts
 from moe_preflight.aiter.csvtable import EMPTY, Csv, Value, typed
 from moe_preflight.aiter.facts.dispatch_rules import Rules
 from moe_preflight.aiter.lookup import FALLBACK_TAG
+from moe_preflight.aiter.tiles import TileVerdict
 from moe_preflight.aiter.tuned import ANY_GFX, GFX_BY_CU, KEY_COLUMNS, Source
 from moe_preflight.aiter.version import Version
 
@@ -136,6 +138,10 @@ class Tables:
     asm: Mapping[str, Mapping[str, str]] | None
     in_tree: bool
     confidence: str = "read"
+    ck: CkFacts | None = None
+    """CK's tables as the tree's own sources have them; None: the built-in ones of the release."""
+    judged: dict[tuple[object, ...], TileVerdict] = field(default_factory=dict)
+    """CK's word on kernels already asked about: many rows share a question."""
 
     def rows(self) -> Iterator[Row]:
         """Rows of loaded tables, in merge order."""

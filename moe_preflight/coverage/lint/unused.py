@@ -35,7 +35,7 @@ def unused_rows(t: Tables, table: TunedTable) -> Iterator[Finding]:
             continue
         gpu = (row.gfx, row.cu_num)
         if gpu not in dispatchers:
-            dispatchers[gpu] = Dispatcher(t.version, *gpu, table=table)
+            dispatchers[gpu] = Dispatcher(t.version, *gpu, table=table, rules=t.rules)
         d = dispatchers[gpu].dispatch(key, padded=False)
         mine = d.row is not None and (d.row.file, d.row.line) == (row.file.name, row.line)
         here = any((x.file, x.line) == (row.file.name, row.line) for x in d.rows)
