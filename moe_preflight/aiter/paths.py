@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import NamedTuple
 
 from moe_preflight.aiter.csvtable import Value
@@ -58,13 +59,25 @@ class Ask:
     """get_ksplit for this question, which the int4 path asks whether or not a row was found."""
 
 
+Path = Callable[[Ask], Choice | None]
+
+
 def choose(ask: Ask) -> Choice:
     """The first path that takes the question. Raises AiterRaises where AITER itself would."""
-    for name in ask.rules.paths:
-        choice = PATHS[name](ask)
+    for path in _paths(ask.rules.paths, named=ask.kernel1 != "" or ask.kernel2 != "", one_stage=ask.run_1stage):
+        choice = path(ask)
         if choice is not None:
             return choice
     raise AssertionError("the last path takes everything")
+
+
+@lru_cache(maxsize=64)
+def _paths(names: tuple[str, ...], *, named: bool, one_stage: bool) -> tuple[Path, ...]:
+    """The paths worth trying: those for rows are passed over without a kernel name, the one-stage one without its flag."""
+    skip = set() if named else {"mxfp4-port", "flydsl-rows"}
+    if not one_stage:
+        skip.add("one-stage")
+    return tuple(PATHS[n] for n in names if n not in skip)
 
 
 def _int(value: Value) -> int:
@@ -339,7 +352,7 @@ def _asm(ask: Ask) -> Choice:
     return Choice(stage1, _ck_like_stage2(ask, flydsl=False), block_m, ask.ksplit)
 
 
-PATHS: dict[str, Callable[[Ask], Choice | None]] = {
+PATHS: dict[str, Path] = {
     "mxfp4-port": _mxfp4_port,
     "one-stage": _one_stage,
     "flydsl-rows": _flydsl_rows,

@@ -78,8 +78,9 @@ def reader(gfx: str) -> Callable[[object], tuple[Key, bool]]:
     act = _one_of({a: a for a in ACTS}, "ActivationType.")
     quant = _one_of({q.lower(): q for q in QUANTS}, "QuantType.")
     gate = _one_of({g: g for g in GATE_MODES}, "GateMode.")
+    sizes = dict.fromkeys(("token", "model_dim", "inter_dim", "expert", "topk", "hidden_pad", "intermediate_pad"))
     readers: dict[str, Callable[[str, Any], Any]] = {
-        **dict.fromkeys(("token", "model_dim", "inter_dim", "expert", "topk", "hidden_pad", "intermediate_pad"), _size),
+        **dict.fromkeys(sizes, _size),
         **dict.fromkeys(("use_g1u1", "doweight_stage1", "is_shuffled", "is_ep", "bias2", "pad_token"), _flag),
         **dict.fromkeys(("dtype", "q_dtype_w", "q_dtype_a"), dtype),
         "act": act,
@@ -87,15 +88,27 @@ def reader(gfx: str) -> Callable[[object], tuple[Key, bool]]:
         "gate_mode": gate,
     }
 
+    # Most keys are in plain words: those are looked up, the rest goes through its reader.
+    words: dict[tuple[str, str], str] = {
+        **{("act", a): a for a in ACTS},
+        **{("q_type", q): q for q in QUANTS},
+        **{(f, d): d for f in ("dtype", "q_dtype_w", "q_dtype_a") for d in DTYPES},
+    }
+
     def read(raw: object) -> tuple[Key, bool]:
         if not isinstance(raw, dict):
             raise KeyFieldError("", f"a key is a JSON object, not {_shown(raw)}.")
         got: dict[str, Any] = {}
         for field, value in raw.items():
-            parse = readers.get(field)
-            if parse is None:
+            kind = type(value)
+            if kind is int and field in sizes and 0 <= value <= MAX_SIZE:
+                got[field] = value
+            elif kind is str and (known := words.get((field, value))) is not None:
+                got[field] = known
+            elif (parse := readers.get(field)) is not None:
+                got[field] = parse(field, value)
+            else:
                 raise KeyFieldError(field, f"{_shown(field)}: no such field; allowed: {', '.join(readers)}.")
-            got[field] = parse(field, value)
         for field in REQUIRED:
             if field not in got:
                 raise KeyFieldError(field, f"{field}: missing; needed: {', '.join(REQUIRED)}.")
