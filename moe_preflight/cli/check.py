@@ -49,6 +49,7 @@ def check(
     select: o.Select = None,
     ignore: o.Ignore = None,
     env: o.Env = False,
+    config: o.Config = None,
     color: o.Color = "auto",
     quiet: o.Quiet = False,
     verbose: o.Verbose = False,
@@ -96,8 +97,9 @@ def check(
         from moe_preflight.smoke.parent import BACKENDS, SmokeOptions
 
         o.choice(smoke_backend, "--smoke-backend", BACKENDS)
-        counts = Tokens.parse(smoke_tokens).counts
-        if not counts:
+        wanted = Tokens.parse(smoke_tokens)
+        counts = wanted.counts
+        if not counts or wanted.ranges:
             raise UsageError(
                 f"--smoke-tokens {smoke_tokens}: launches take counts.", hint="For example --smoke-tokens 1,64,4096."
             )

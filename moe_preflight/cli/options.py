@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -92,6 +93,27 @@ Select = Annotated[list[str] | None, typer.Option("--select", help="Only these c
 Ignore = Annotated[list[str] | None, typer.Option("--ignore", help="Not these codes (prefixes too).", show_default=False)]
 Env = Annotated[bool, typer.Option("--env", help="Add the environment of this run to the report.")]
 Color = Annotated[str, typer.Option("--color", help="auto, always or never.")]
+
+
+def _defaults(ctx: typer.Context, value: str | None) -> str | None:
+    """Before any other option is looked at: what a TOML file says of them. Nothing is imported when there is none."""
+    if not ctx.resilient_parsing and (value is not None or os.path.lexists("pyproject.toml")):
+        from moe_preflight.cli.defaults import apply
+
+        apply(ctx, value)
+    return value
+
+
+Config = Annotated[
+    str | None,
+    typer.Option(
+        "--config",
+        help="Defaults from the [tool.moe-preflight] table of this file. [default: ./pyproject.toml]",
+        show_default=False,
+        is_eager=True,
+        callback=_defaults,
+    ),
+]
 Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="Verdict, errors and warnings only.")]
 Verbose = Annotated[bool, typer.Option("-v", "--verbose", help="Every bucket, all evidence.")]
 

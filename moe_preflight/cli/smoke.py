@@ -119,8 +119,9 @@ def _wanted(
     from moe_preflight.settings import Tokens
     from moe_preflight.smoke.adapt import Wanted
 
-    counts = Tokens.parse(tokens).counts
-    if not counts:
+    named = Tokens.parse(tokens)
+    counts = named.counts
+    if not counts or named.ranges:
         raise UsageError(f"--tokens {tokens}: smoke launches token counts.", hint="For example --tokens 1,64,4096.")
     if (weights == "real") != (layer is not None):
         raise UsageError("--weights real and --layer go together.", hint="For example --weights real --layer 3.")
