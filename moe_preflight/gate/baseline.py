@@ -25,13 +25,14 @@ _TEXTS = ("code", "deployment", "fingerprint", "message", "severity")
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One known finding. Only the fingerprint counts; the rest is for the reader."""
+    """One known finding. The fingerprint says which, ``figure`` how bad it may be (gate/figures.py); the rest is for the reader."""
 
     deployment: str
     code: str
     severity: str
     message: str
     fingerprint: str
+    figure: float | None = None
 
 
 def marks(doc: Document, deployment: str, model: str) -> list[str]:
@@ -46,7 +47,11 @@ def marks(doc: Document, deployment: str, model: str) -> list[str]:
 def render(entries: Iterable[Entry]) -> str:
     """The baseline file of ``entries``: same entries, same bytes."""
     found = sorted(set(entries), key=lambda e: (e.deployment, e.code, e.message, e.fingerprint))
-    return dumps({"moe_preflight_baseline": VERSION, "findings": [{key: getattr(e, key) for key in _TEXTS} for e in found]})
+    return dumps({"moe_preflight_baseline": VERSION, "findings": [_written(e) for e in found]})
+
+
+def _written(e: Entry) -> Document:
+    return {key: getattr(e, key) for key in (*_TEXTS, "figure")}
 
 
 def parse(data: bytes, name: str) -> dict[str, Entry]:
@@ -71,8 +76,10 @@ def parse(data: bytes, name: str) -> dict[str, Entry]:
         )
     out = {}
     for i, f in enumerate(found):
-        if not isinstance(f, dict) or set(f) != set(_TEXTS) or not all(isinstance(v, str) for v in f.values()):
-            raise _bad(name, f"findings[{i}] does not hold {', '.join(_TEXTS)} as strings")
+        if not isinstance(f, dict) or set(f) != {*_TEXTS, "figure"} or not all(isinstance(f[key], str) for key in _TEXTS):
+            raise _bad(name, f"findings[{i}] does not hold {', '.join(_TEXTS)} as strings, and a figure")
+        if f["figure"] is not None and (type(f["figure"]) not in (int, float) or not 0 <= f["figure"] < 1e9):
+            raise _bad(name, f"findings[{i}].figure is no number")
         if len(f["fingerprint"]) != 32 or not set(f["fingerprint"]) <= set("0123456789abcdef"):
             raise _bad(name, f"findings[{i}].fingerprint is not 32 hexadecimal digits")
         out[f["fingerprint"]] = Entry(**f)

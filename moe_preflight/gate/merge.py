@@ -79,7 +79,7 @@ def merge(
                 "verdict": p.verdict,
                 "targets": list(range(first, len(out["targets"]))),
                 "aiter": p.doc["aiter"] if p.doc is not None else _aiter(empty.aiter),
-                "requirements": [{"key": o.key, "value": o.value, "met": o.met} for o in p.outcomes],
+                "requirements": [{"key": o.key, "value": o.value, "met": o.met, "forgiven": o.forgiven} for o in p.outcomes],
                 "known": len(p.known),
                 "ignored": len(p.ignored),
                 "switched_off": p.off,

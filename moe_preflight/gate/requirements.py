@@ -26,11 +26,12 @@ OPEN_TIER = 32768
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """One requirement of one deployment: ``met`` is None when it could not be looked at everywhere. ``key`` and ``value`` are the gate
-    file's."""
+    file's. ``forgiven``: it is not met, and all of that is in the baseline or ignored."""
 
     key: str
     value: object
     met: bool | None
+    forgiven: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,6 +267,19 @@ _OF_STARTED = frozenset(
     {"on_aiter", "accepted", "min_tuned_decode_pct", "max_padding_pct", "router_kernel", "no_advisories_from"}
 )
 _OF_KERNELS = frozenset({"on_aiter", "accepted", "min_tuned_decode_pct"})
+_ANY = (rules.REFUSED.code,)
+CODES: dict[str, tuple[str, ...]] = {
+    "on_aiter": (rules.ON_AITER.code, *_ANY),
+    "accepted": (rules.ACCEPTED.code, rules.ON_AITER.code, *_ANY),
+    "min_tuned_decode_pct": (rules.TUNED.code, rules.ON_AITER.code, *_ANY),
+    "max_padding_pct": (rules.PADDING.code, *_ANY),
+    "router_kernel": (rules.ROUTER.code, *_ANY),
+    "no_advisories_from": (rules.ADVISORY.code, *_ANY),
+    "aiter_is_pin": (rules.PIN.code,),
+    "dispatch_verified": (rules.VERIFIED.code,),
+    "engine_verified": (rules.VERIFIED.code,),
+}
+"""The findings that say a requirement is not met."""
 _CONFIDENCE = ("measured", "verified", "read", "modelled", "unverified")
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from moe_preflight.aiter.basis import Basis
@@ -11,8 +11,9 @@ from moe_preflight.engine import engine_pin
 from moe_preflight.errors import PreflightError, SettingsError, UsageError
 from moe_preflight.gate import baseline, policy
 from moe_preflight.gate.baseline import Entry
+from moe_preflight.gate.figures import figure, worse
 from moe_preflight.gate.merge import Part, merge
-from moe_preflight.gate.requirements import judge
+from moe_preflight.gate.requirements import CODES, Outcome, judge
 from moe_preflight.gate.spec import Gate, Held
 from moe_preflight.preflight import Report, basis_of, check, read_models
 from moe_preflight.report.document import document
@@ -85,16 +86,14 @@ def _part(
     sorted_ = policy.sort(gate, held, report.run, in_order([*report.findings, *judged.findings]), today)
     doc = document(report.run, sorted_.kept, missing)
     marks = baseline.marks(doc, held.name, held.model)
-    entries = tuple(
-        Entry(held.name, f.code, f.severity, f.message, mark) if f.severity in FAILING else None
+    entries = [
+        Entry(held.name, f.code, f.severity, f.message, mark, figure(f, report.run))
         for f, mark in zip(sorted_.kept, marks, strict=True)
-    )
-    old = [e is not None and (accept_all or e.fingerprint in known) for e in entries]
-    if any(old):
-        fresh = tuple(f for f, is_old in zip(sorted_.kept, old, strict=True) if not is_old)
+    ]
+    old = [e.severity in FAILING and (accept_all or _is_known(e, known)) for e in entries]
+    fresh = tuple(_said(f, e, known) for f, e, is_old in zip(sorted_.kept, entries, old, strict=True) if not is_old)
+    if fresh != sorted_.kept:
         doc = document(report.run, fresh, missing)
-    else:
-        fresh = sorted_.kept
     return Part(
         held.name,
         doc=doc,
@@ -104,13 +103,32 @@ def _part(
         ignored=sorted_.ignored,
         off=sorted_.off,
         unselected=sorted_.unselected,
-        outcomes=judged.outcomes,
+        outcomes=tuple(_forgiven(o, fresh) for o in judged.outcomes),
         missing=missing,
         marks=tuple(marks),
-        entries=tuple(e for e in entries if e is not None),
+        entries=tuple(e for e in entries if e.severity in FAILING),
         unseen=bool(report.not_evaluated) or not report.run.targets,
         malformed=report.exit_code("never") == 2,
     )
+
+
+def _is_known(e: Entry, known: Mapping[str, Entry]) -> bool:
+    """In the baseline, and no worse than it was."""
+    was = known.get(e.fingerprint)
+    return was is not None and not worse(e.code, was.figure, e.figure)
+
+
+def _said(f: Finding, e: Entry, known: Mapping[str, Entry]) -> Finding:
+    """A finding that was known and got worse says so."""
+    was = known.get(e.fingerprint)
+    words = worse(e.code, was.figure, e.figure) if was is not None else ""
+    return replace(f, message=f"{f.message} {words}") if words else f
+
+
+def _forgiven(o: Outcome, fresh: Sequence[Finding]) -> Outcome:
+    """A requirement that is not met, and of which all findings are known or ignored."""
+    codes = CODES[o.key]
+    return replace(o, forgiven=o.met is False and not any(f.code in codes for f in fresh))
 
 
 def _check(held: Held, shop: _Shop, progress: Progress | None) -> Report | NotEvaluated | PreflightError:

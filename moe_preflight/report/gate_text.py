@@ -31,7 +31,9 @@ def requirement(r: Document) -> str:
     return f"{words}, where it is known" if r["value"] == "unless-unknown" else words
 
 
-MET = {True: "yes", False: "NO", None: "not known"}
+def met(r: Document) -> str:
+    """``yes``, ``NO``, ``no, forgiven`` or ``not known``."""
+    return "no, forgiven" if r["forgiven"] else {True: "yes", False: "NO", None: "not known"}[r["met"]]
 
 
 def render(doc: Document, style: Style = PLAIN, *, quiet: bool = False, verbose: bool = False) -> str:
@@ -110,7 +112,7 @@ def _deployment(doc: Document, d: Document, style: Style) -> Iterator[str]:
         mark = t["verdict"].upper()
         yield f"    {name}{' ' * max(2, 34 - len(name))}{style.paint(mark, OF_VERDICT[t['verdict']])}"
     for r in d["requirements"]:
-        mark = MET[r["met"]]
+        mark = met(r)
         colour = {"yes": "green", "NO": "red"}.get(mark, "yellow")
         words = requirement(r)
         yield f"    {words}{' ' * max(2, 44 - len(words))}{style.paint(mark, colour)}"

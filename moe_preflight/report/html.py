@@ -126,13 +126,13 @@ def _gate(doc: Document) -> Iterator[str]:
     deployments = doc.get("gate", {}).get("deployments", ())
     if not deployments:
         return
-    from moe_preflight.report.gate_text import MET, requirement
+    from moe_preflight.report.gate_text import met, requirement
 
     yield '<section id="gate"><h2>Deployments</h2><div class="card scroll"><table class="sortable"><thead><tr>'
     heads = ("deployment", "verdict", "required", "known", "ignored")
     yield "".join(f'<th scope="col"><button type="button">{h}</button></th>' for h in heads) + "</tr></thead><tbody>"
     for n, d in enumerate(deployments):
-        required = "<br>".join(f"{esc(requirement(r))}: <b>{MET[r['met']]}</b>" for r in d["requirements"]) or "-"
+        required = "<br>".join(f"{esc(requirement(r))}: <b>{met(r)}</b>" for r in d["requirements"]) or "-"
         cells = [esc(d["name"]), _badge(d["verdict"]), required, str(d["known"]), str(d["ignored"])]
         yield f'<tr data-i="{n}">{"".join(f"<td>{c}</td>" for c in cells)}</tr>'
     yield "</tbody></table></div></section>"

@@ -112,13 +112,13 @@ def _gate(doc: Document) -> Iterator[str]:
     deployments = doc.get("gate", {}).get("deployments", ())
     if not deployments:
         return
-    from moe_preflight.report.gate_text import MET, requirement
+    from moe_preflight.report.gate_text import met, requirement
 
     yield ""
     yield "| Deployment | Verdict | Required | Known | Ignored |"
     yield "|" + " --- |" * 5
     for d in deployments:
-        required = "<br>".join(f"{prose(requirement(r))}: **{MET[r['met']]}**" for r in d["requirements"]) or "-"
+        required = "<br>".join(f"{prose(requirement(r))}: **{met(r)}**" for r in d["requirements"]) or "-"
         yield f"| {prose(d['name'])} | **{d['verdict'].upper()}** | {required} | {d['known']:,} | {d['ignored']:,} |"
 
 
