@@ -78,7 +78,7 @@ class _Collector:
         self.targets: list[TargetEvaluation] = []
         self.findings: list[Finding] = []
         self.observations: list[dict[str, Any]] = [
-            {"kind": "side", "status": status, "detail": _words(request, basis)}
+            {"kind": "side", "target": None, "layer": None, "status": status, "detail": _words(request, basis)}
             for status, (request, basis) in zip(("old", "new"), sides, strict=True)
         ]
 
@@ -104,8 +104,9 @@ class _Collector:
         target = new.target
         index = {x.plan.layer.name: i for i, x in enumerate(target.layers)}
         for change in changes(old, new, tokens):
-            self.findings.append(finding(change, target.name, target.index, index.get(change.layer), self.confidence))
-            self.observations.append(observation(change, target.index))
+            layer = index.get(change.layer)
+            self.findings.append(finding(change, target.name, target.index, layer, self.confidence))
+            self.observations.append(observation(change, target.index, layer))
         self.targets.append(target)
 
 

@@ -66,6 +66,9 @@ def lint(
     findings = chosen(found.findings, select, ignore)
     looked = {
         "kind": "lint",
+        "target": None,
+        "layer": None,
+        "status": "read",
         "tables": found.tables,
         "rows": found.rows,
         "other_csv_files": found.others,

@@ -257,7 +257,7 @@ def finding(change: Change, name: str, target: int, layer: int | None, confidenc
     )
 
 
-def observation(change: Change, target: int) -> dict[str, object]:
+def observation(change: Change, target: int, layer: int | None) -> dict[str, object]:
     """The change as the JSON report shows it."""
     return {
         "kind": "change",
@@ -265,8 +265,9 @@ def observation(change: Change, target: int) -> dict[str, object]:
         "detail": change.message,
         "what": change.rule.name,
         "target": target,
-        "layer": change.layer,
-        "tokens": change.tokens or None,
+        "layer": layer,
+        "layer_name": change.layer,
+        "at_tokens": change.tokens or None,
         "old": change.old,
         "new": change.new,
         "severity": change.severity,

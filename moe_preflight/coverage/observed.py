@@ -115,7 +115,7 @@ def observations(
     first = reading.first_odd
     out: list[Observation] = [
         {
-            "kind": "log",
+            **_of("log"),
             "status": "read",
             "detail": f"{path}: {reading.lines:,} lines, {reading.answers:,} of them name a key, {len(matches):,} distinct answers, "
             f"{reading.odd:,} odd lines skipped" + (f" (first: line {first[0]})" if first else ""),
@@ -130,7 +130,7 @@ def observations(
     out += [_shape(group, planned) for group in by_shape(matches)]
     out += [
         {
-            "kind": "message",
+            **_of("message"),
             "status": s.kind,
             "detail": s.text if s.kind != "merged-files" else "",
             "line": s.line,
@@ -144,10 +144,15 @@ def observations(
     return out
 
 
+def _of(kind: str) -> Observation:
+    """What every observation has; it is about no single target or layer unless it says so."""
+    return {"kind": kind, "target": None, "layer": None}
+
+
 def _answer(m: Match) -> Observation:
     s, d = m.seen, m.predicted
     return {
-        "kind": "key",
+        **_of("key"),
         "status": m.status,
         "detail": "; ".join(m.differences),
         **_key(s.key, m.gfx),
@@ -183,12 +188,12 @@ def _shape(group: Sequence[Match], planned: Mapping[tuple[object, ...], int] | N
         mine = _without_token(slot_of(key, gfx))
         never = sorted({int(str(slot[2])) for slot in planned if _without_token(slot) == mine} - set(tokens))
     return {
-        "kind": "shape",
+        **_of("shape"),
         "status": "asked",
         "detail": f"{shape_words(key, gfx)}: "
         + ", ".join(f"{t:,}{'' if x['tuned'] else ' (untuned)'}" for t, x in tokens.items()),
         **_key(key, gfx),
-        "tokens": list(tokens.values()),
+        "buckets": list(tokens.values()),
         "never_asked": never,
     }
 
@@ -229,7 +234,7 @@ def _tables(text: str, tree_files: Sequence[str]) -> Observation:
     there, here = ({f.replace("\\", "/").rpartition("/")[2] for f in files} for files in (listed, tree_files))
     same = there == here
     return {
-        "kind": "tables",
+        **_of("tables"),
         "status": "same" if same else "differ",
         "detail": ""
         if same

@@ -48,8 +48,8 @@ def _lines(doc: Document, style: Style, quiet: bool, verbose: bool) -> Iterator[
         yield style.paint(f"{t['model']} {target_name(t)}", "bold") + ("" if mine else "  no change")
         for o in mine:
             mark, colour = _MARK[o["status"]]
-            layer = "" if o["layer"] in ("main", "all") else f" [{o['layer']}]"
-            where = f", {o['tokens']} tokens" if o["tokens"] else ""
+            layer = "" if o["layer_name"] in ("main", "all") else f" [{o['layer_name']}]"
+            where = f", {o['at_tokens']} tokens" if o["at_tokens"] else ""
             yield f"  {style.paint(mark, colour)} {o['what']}{layer}{where}"
             yield from _wrap(f"was {o['old']}", "      ", "          ")
             yield from _wrap(f"now {o['new']}", "      ", "          ")

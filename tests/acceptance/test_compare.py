@@ -23,7 +23,7 @@ def compare(*args: str) -> subprocess.CompletedProcess[str]:
 
 
 def changes(done: subprocess.CompletedProcess[str]) -> list[tuple[str, str, str | None]]:
-    return [(o["what"], o["status"], o["tokens"]) for o in json.loads(done.stdout)["observations"] if o["kind"] == "change"]
+    return [(o["what"], o["status"], o["at_tokens"]) for o in json.loads(done.stdout)["observations"] if o["kind"] == "change"]
 
 
 @pytest.fixture

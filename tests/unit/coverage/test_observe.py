@@ -123,7 +123,7 @@ def test_observations_say_which_buckets_production_asks_for(basis: Basis) -> Non
     seen = observations("x.log", reading, match(reading, of(basis)), None, None)
     log, shape = seen[0], next(o for o in seen if o["kind"] == "shape")
     assert (log["lines"], log["answers"], log["distinct"], log["odd"], log["first_odd_line"]) == (4, 3, 2, 1, 4)
-    assert shape["tokens"] == [{"token": 64, "count": 1, "tuned": True}, {"token": 128, "count": 2, "tuned": False}]
+    assert shape["buckets"] == [{"token": 64, "count": 1, "tuned": True}, {"token": 128, "count": 2, "tuned": False}]
 
 
 def test_an_empty_log_is_not_green(basis: Basis) -> None:
