@@ -45,6 +45,7 @@ def _dispatcher(
 ) -> Dispatcher:
     from moe_preflight.aiter import tuned
     from moe_preflight.aiter.dispatch import Dispatcher
+    from moe_preflight.aiter.facts.dispatch_onestage import ARCHITECTURES
     from moe_preflight.aiter.facts.dispatch_rules import MAIN, MAIN_DATE, is_verified, rules_for
     from moe_preflight.aiter.stage_judge import stage_judge
     from moe_preflight.aiter.tree import open_tree
@@ -77,7 +78,7 @@ def _dispatcher(
         env=seen,
         rules=rules,
         judge=judge,
-        confidence=None if verified else "unverified",
+        confidence="verified" if verified and gfx in ARCHITECTURES else "unverified",
     )
 
 

@@ -11,6 +11,7 @@ not newer than it, and is unverified.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -337,17 +338,20 @@ _ASKED = """
 0.1.10.post3 0.1.11 0.1.11.post1 0.1.12 0.1.12.post1 0.1.12.post2 0.1.13rc1 0.1.13rc2 0.1.13rc3 0.1.13rc4 0.1.13rc5 0.1.13
 0.1.13.post1 0.1.14rc0 0.1.14 0.1.14.post1 0.1.15rc0 0.1.15 0.1.15.post1 0.1.15.post2 0.1.15.post3 0.1.16 0.1.16.post1
 0.1.16.post2 0.1.16.post3 0.1.16.post4 0.1.16.post5 0.1.16.post6 0.1.17rc0 0.1.17 0.1.18 0.1.19 0.1.19.post1 0.1.19.post2
-0.1.20 0.1.20.post1 0.1.20.post2
+0.1.20 0.1.20.post1
 """
 VERIFIED = frozenset(map(Version.of, _ASKED.split()))
+
+_BETWEEN = re.compile(r"\.dev\d|-\d+-g[0-9a-f]")
+"""A development build, or commits after a release as git describe counts them."""
 
 NEWEST = HISTORY[-1][0]
 
 
 def rules_for(version: Version) -> Rules:
     """The rules of ``version``: those of the newest entry not newer than it, of the oldest for anything older."""
-    if ".dev" in version.text and version > Version.of(MAIN):
-        # A build on the way to a release we have not read is nearer to the main branch we have.
+    if _BETWEEN.search(version.text) and version >= max(VERIFIED):
+        # A build from between releases we have not all read is nearest to the main branch we have.
         version = Version.of(MAIN)
     rules = Rules()
     for since, changes in HISTORY:
@@ -371,5 +375,5 @@ def as_the_tree_says(
 
 
 def is_verified(version: Version) -> bool:
-    """Whether this release's own dispatch code was read and asked."""
-    return version in VERIFIED
+    """Whether this release's own dispatch code was read and asked. Commits after a release (git describe) are not it."""
+    return version in VERIFIED and "-g" not in version.text

@@ -227,4 +227,5 @@ def test_history_is_in_order_and_every_entry_changes_something() -> None:
 
 
 def test_a_build_on_the_way_to_an_unread_release_is_taken_for_main() -> None:
-    assert rules("0.1.21.dev37+ge4048607") == rules(MAIN) != rules("0.1.21")
+    assert rules("0.1.21.dev37+ge4048607") == rules("0.1.20.post1-37-ge4048607") == rules(MAIN) != rules("0.1.21")
+    assert rules("0.1.7.post2.dev18") == rules("0.1.7.post2"), "AMD's wheel carries the release's code"
