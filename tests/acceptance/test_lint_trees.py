@@ -158,3 +158,18 @@ class TestCommand:
             assert "\x1b" not in done.stdout
             assert "\u202e" not in done.stdout
             assert "Traceback" not in done.stderr
+
+    def test_a_wheel_and_a_tree_without_tables(self, tmp_path: Path) -> None:
+        import zipfile
+
+        root = tree(tmp_path / "t", x_tuned_fmoe=table(row(token="56")))
+        wheel = tmp_path / "amd_aiter-0.1.20-py3-none-any.whl"
+        with zipfile.ZipFile(wheel, "w") as z:
+            for p in root.rglob("*.csv"):
+                z.write(p, p.relative_to(root))
+        done = lint(str(wheel), "--format", "json")
+        doc = json.loads(done.stdout)
+        assert [f["name"] for f in doc["findings"]] == ["unreachable-token"]
+        assert doc["aiter"]["version"] == "0.1.20"
+        (tmp_path / "bare" / "aiter" / "configs").mkdir(parents=True)
+        assert lint(str(tmp_path / "bare")).returncode == 3

@@ -10,7 +10,7 @@ from moe_preflight.aiter.tuned import ANY_GFX, GFX_BY_CU
 from moe_preflight.aiter.version import Version
 from moe_preflight.coverage.lint import rules as r
 from moe_preflight.coverage.lint.say import found
-from moe_preflight.coverage.lint.table import NO_GFX, Row, Tables
+from moe_preflight.coverage.lint.table import NO_GFX, Tables, number
 from moe_preflight.hardware import GPUS
 from moe_preflight.report.types import Finding
 
@@ -122,8 +122,6 @@ def error_above_tolerance(t: Tables) -> Iterator[Finding]:
 def _ratio(text: str) -> float | None:
     """``15.7%`` is 0.157; a bare number is a ratio already. None for an empty cell or other text."""
     percent = text.endswith("%")
-    from moe_preflight.coverage.lint.table import number
-
     n = number(text.rstrip("% "))
     if n is None or n != n:
         return None
@@ -131,5 +129,3 @@ def _ratio(text: str) -> float | None:
 
 
 CHECKS = (unreachable_token, gfx_mismatch, unknown_cu, bad_time, error_above_tolerance)
-
-__all__ = ["CHECKS", "CUS", "Row", "tolerance"]

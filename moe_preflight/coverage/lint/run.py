@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 from moe_preflight.aiter.csvtable import CsvProblem, parse, text_of
 from moe_preflight.aiter.facts.dispatch_rules import is_verified, rules_for
-from moe_preflight.aiter.tuned import CONFIGS, DEFAULT, MODEL_CONFIGS, UNTUNED, Source, TunedTable, shipped_files
+from moe_preflight.aiter.tuned import CONFIGS, DEFAULT, UNTUNED, Source, TunedTable, shipped_files
 from moe_preflight.aiter.version import Version
 from moe_preflight.aiter.witness import Witness
 from moe_preflight.coverage.lint import files, kernels, keys, rows, unused
 from moe_preflight.coverage.lint import rules as r
-from moe_preflight.coverage.lint.table import File, Row, Tables, rows_of
+from moe_preflight.coverage.lint.table import File, Tables, rows_of
 from moe_preflight.errors import FileUnreadable
 from moe_preflight.report.types import Evidence, Finding, NotEvaluated
 from moe_preflight.rules.tuned import UNREADABLE
@@ -228,6 +228,3 @@ def _sorted(findings: list[Finding]) -> tuple[Finding, ...]:
         return e.file != DEFAULT, e.file, e.line or 0, f.code, f.message
 
     return tuple(sorted(findings, key=place))
-
-
-__all__ = ["CHECKS", "MODEL_CONFIGS", "Linted", "Row", "lint_files", "lint_tree"]
