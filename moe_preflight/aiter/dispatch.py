@@ -90,13 +90,14 @@ class Dispatcher:
             return self._failed(key, f"ValueError: {e}")
         token = self._buckets.get(key.token) if padded else key.token
         if token is None:
+            if len(self._buckets) >= CACHE:
+                self._buckets.clear()
             token = self._buckets[key.token] = bucket(key.token, self.rules.tiers)
         slot = (token, q)
         answer = self._cache.get(slot)
         if answer is None:
             if len(self._cache) >= CACHE:
                 self._cache.clear()
-                self._buckets.clear()
             answer = self._cache[slot] = self._answer(key, token, q)
         return answer if answer.token == key.token else replace(answer, token=key.token)
 

@@ -389,8 +389,9 @@ def test_the_cache_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("moe_preflight.aiter.dispatch.CACHE", 4)
     d = Dispatcher(Version.of("0.1.20"), "gfx942", 304)
     for i in range(1, 50):
-        d.dispatch(replace(BF16, model_dim=64 * i))
+        d.dispatch(replace(BF16, model_dim=64 * i, token=i))
     assert len(d._cache) <= 4
+    assert len(d._buckets) <= 4
 
 
 @pytest.mark.parametrize(
