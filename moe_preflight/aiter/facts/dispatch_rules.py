@@ -3,7 +3,8 @@
 ``HISTORY`` starts with everything that held in v0.1.7.post2 and then lists, release by release, only what changed. A
 post release can carry a backport that the next minor release does not have (v0.1.13.post1, v0.1.16.post4), so a later
 entry sometimes sets a field back. Every entry was read in ``aiter/fused_moe.py`` (lookup, heuristics, paths) or
-``aiter/jit/core.py`` (merging) of that tag, and checked by asking the tag's own code on a CPU.
+``aiter/jit/core.py`` (merging) of that tag, and checked by asking the tag's own code on a CPU;
+facts/dispatch_sources.py says where.
 
 ``VERIFIED`` are the releases whose dispatch code was read and asked. Anything else is answered with the newest facts
 not newer than it, and is unverified.

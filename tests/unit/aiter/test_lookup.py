@@ -10,6 +10,7 @@ import pytest
 
 from moe_preflight.aiter import tuned
 from moe_preflight.aiter.facts.dispatch_rules import HISTORY, MAIN, PADDING, rules_for
+from moe_preflight.aiter.facts.dispatch_sources import SOURCES
 from moe_preflight.aiter.lookup import Lookup, LookupKey, bucket, buckets
 from moe_preflight.aiter.tree import open_tree
 from moe_preflight.aiter.version import Version
@@ -224,6 +225,10 @@ def test_history_is_in_order_and_every_entry_changes_something() -> None:
     for (_, changes), before in zip(HISTORY[1:], versions, strict=False):
         old = rules_for(before)
         assert all(getattr(old, k) != v for k, v in changes.items()), changes
+
+
+def test_every_entry_of_the_history_says_where_it_was_read() -> None:
+    assert list(SOURCES) == [v for v, _ in HISTORY]
 
 
 def test_a_build_on_the_way_to_an_unread_release_is_taken_for_main() -> None:
