@@ -6,13 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from moe_preflight.aiter.key import Dispatch
-from moe_preflight.arithmetic import expert_weight_bytes, padding_cost
+from moe_preflight.arithmetic import USABLE_MEMORY, expert_weight_bytes, padding_cost
 from moe_preflight.evaluate import LayerEvaluation, TargetEvaluation
 from moe_preflight.rules.run import spans
 from moe_preflight.settings import DECODE_MAX
-
-USABLE = 0.92
-"""Share of a GPU's memory the engine takes for itself: vLLM 0.33.0 config/cache.py gpu_memory_utilization."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +43,7 @@ class Row:
     @property
     def fits(self) -> bool | None:
         """Do the expert weights alone fit into what the engine may use of the memory? None: memory not known."""
-        return None if self.memory_bytes is None else self.expert_bytes <= USABLE * self.memory_bytes
+        return None if self.memory_bytes is None else self.expert_bytes <= USABLE_MEMORY * self.memory_bytes
 
     @property
     def name(self) -> str:
@@ -95,6 +92,8 @@ def recommend(rows: Sequence[Row]) -> tuple[Row | None, str]:
     )
     if best.decode.of:
         reasons.append(f"{best.decode.hit} of {best.decode.of} decode buckets are tuned")
+    if "no such kernel" in best.router:
+        reasons.append(f"but its router's kernel is missing: see MP201 in check ({best.router})")
     rivals = [r for r in able if r is not best and _worth(r)[:-1] == _worth(best)[:-1]]
     if rivals:
         reasons.append("of equals it holds the fewest expert bytes per GPU")

@@ -8,7 +8,7 @@ from os import PathLike, fspath
 from moe_preflight.hardware import DEFAULT_GPUS, named
 from moe_preflight.preflight import Report
 from moe_preflight.preflight import check as check_request
-from moe_preflight.settings import DEFAULT_ENGINE_VERSIONS, Request, Split
+from moe_preflight.settings import DEFAULT_ENGINE_VERSIONS, Request, Split, integers
 
 Word = str | PathLike[str]
 
@@ -16,7 +16,7 @@ Word = str | PathLike[str]
 def check(
     models: Word | Sequence[Word],
     *,
-    tp: int | Sequence[int] = 1,
+    tp: int | str | Sequence[int] = 1,
     ep: bool = False,
     gpu: str | Sequence[str] = DEFAULT_GPUS,
     engine: str = "vllm",
@@ -41,8 +41,8 @@ def check(
     ('warn', ['MP111', 'MP301'])
     """
     words = [models] if isinstance(models, (str, PathLike)) else list(models)
-    degrees = [tp] if isinstance(tp, int) else list(tp)
-    names = [gpu] if isinstance(gpu, str) else list(gpu)
+    degrees = [tp] if isinstance(tp, int) else integers([tp], "tp", -65536, 65536) if isinstance(tp, str) else list(tp)
+    names = gpu.split(",") if isinstance(gpu, str) else list(gpu)
     return check_request(
         Request(
             models=tuple(fspath(w) for w in words),

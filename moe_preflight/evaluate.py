@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from moe_preflight.aiter.defect import Defect
 from moe_preflight.aiter.dispatch import Dispatcher
+from moe_preflight.aiter.facts.dispatch_rules import Rules
 from moe_preflight.aiter.key import Dispatch, Key
 from moe_preflight.aiter.lookup import buckets
 from moe_preflight.aiter.router import RouterVerdict
@@ -81,8 +82,10 @@ def judged_buckets(dispatcher: Dispatcher, tokens: Tokens, max_tokens: int | Non
     return tuple(b for b in wanted if limit is None or b <= limit)
 
 
-def key_of(problem: RankProblem, *, padded: bool = True, token: int = 1) -> Key:
-    """The question AITER's fused_moe is asked for this rank; ``padded=False`` asks it for the sizes before padding."""
+def key_of(problem: RankProblem, rules: Rules, *, padded: bool = True, token: int = 1) -> Key:
+    """The question AITER's fused_moe is asked for this rank; ``padded=False`` asks it for the sizes before padding.
+
+    Engines hand gate_mode over only where fused_moe has that parameter (vLLM 0.33.0 _aiter_ops.py; AITER v0.1.14 and newer)."""
     assert problem.q_type is not None
     assert problem.q_dtype_w is not None
     return Key(
@@ -97,7 +100,7 @@ def key_of(problem: RankProblem, *, padded: bool = True, token: int = 1) -> Key:
         q_type=problem.q_type,
         use_g1u1=problem.use_g1u1,
         doweight_stage1=problem.doweight_stage1,
-        gate_mode=problem.gate_mode,
+        gate_mode=problem.gate_mode if rules.has_gate_mode else "separated",
         is_ep=problem.is_ep,
     )
 
@@ -119,10 +122,10 @@ def evaluate_layer(
     lookup_topk = problem.topk
     asked = plan.backend.on_aiter and not plan.refusals and problem.q_type is not None and problem.q_dtype_w is not None
     if asked:
-        key = key_of(problem)
+        key = key_of(problem, dispatcher.rules)
         lookup_topk -= int(problem.is_ep and dispatcher.rules.ep_topk)
         dispatches = tuple(dispatcher.dispatch(replace(key, token=b)) for b in judged)
-        bare = key_of(problem, padded=False)
+        bare = key_of(problem, dispatcher.rules, padded=False)
         if bare != key:
             native = tuple(dispatcher.dispatch(replace(bare, token=b)) for b in judged)
         call = sort_call(plan, dispatches, aiter_env)

@@ -15,13 +15,13 @@ from moe_preflight.evaluate import TargetEvaluation, evaluate_layer, judged_buck
 from moe_preflight.hardware import Gpu
 from moe_preflight.model.moe import MoEModel
 from moe_preflight.report.document import document
-from moe_preflight.report.types import Finding, NotEvaluated, exit_code, verdict
+from moe_preflight.report.types import SEVERITIES, Finding, NotEvaluated, exit_code, verdict
 from moe_preflight.rules.catalogue import run_rules
 from moe_preflight.rules.run import CheckpointEntry, ModelEntry, Run
 from moe_preflight.settings import Request, Split, Tokens
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Report:
     """A finished check. ``run`` holds every noun, ``findings`` and ``not_evaluated`` what a reader acts on."""
 
@@ -41,6 +41,17 @@ class Report:
         errors = [*(m.error for m in self.run.models), *(c.error for c in self.run.checkpoints)]
         malformed = any(e is not None and not isinstance(e, Unavailable) for e in errors)
         return exit_code(self.findings, self.not_evaluated, fail_on=fail_on, malformed=malformed)
+
+    def __repr__(self) -> str:
+        counts = {s: sum(f.severity == s for f in self.findings) for s in SEVERITIES}
+        return f"Report({self.verdict}, {len(self.run.targets)} targets, {', '.join(f'{n} {s}' for s, n in counts.items())})"
+
+    def to_text(self) -> str:
+        """The report a person reads, 80 columns, no colour."""
+        from moe_preflight.report.sanitise import clean_document
+        from moe_preflight.report.text import render
+
+        return render(clean_document(self.to_dict()))
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON document (schema_version 1)."""
@@ -190,6 +201,6 @@ def _not_evaluated(run: Run) -> list[NotEvaluated]:
                 NotEvaluated(f"checkpoint of {run.models[c.model].asked}", c.error.message, c.error.hint or "Name a folder.")
             )
     if run.request.tuned and run.aiter.root is None and run.targets:
-        hint = "pip install 'moe-preflight[aiter]', or --aiter DIR or WHEEL; --no-tuned if you do not want it."
+        hint = "pip install --pre amd-aiter, or --aiter DIR or WHEEL; --no-tuned if you do not want it."
         out.append(NotEvaluated("tuned coverage", run.aiter.missing or "no AITER tree was found", hint))
     return out

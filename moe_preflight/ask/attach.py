@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from moe_preflight.aiter.facts.dispatch_rules import rules_for
+from moe_preflight.aiter.facts.dispatch_rules import Rules, rules_for
 from moe_preflight.ask.compare import Observation, observe
 from moe_preflight.ask.parent import AskOptions, Heard, ask
 from moe_preflight.ask.questions import Sheet, sheets
@@ -29,7 +29,8 @@ def ask_aiter(report: Report, options: AskOptions | None = None, progress: Calla
     from moe_preflight.preflight import basis_of
 
     basis = basis_of(report.run.request)
-    todo = sheets(report.run.targets)
+    rules = basis.witness.rules if basis.witness else rules_for(basis.facts.facts_version)
+    todo = sheets(report.run.targets, rules)
     if gap := _cannot(basis, todo):
         return replace(report, not_evaluated=(*report.not_evaluated, gap))
     observations: list[Observation] = []
@@ -37,7 +38,7 @@ def ask_aiter(report: Report, options: AskOptions | None = None, progress: Calla
     for n, sheet in enumerate(todo, 1):
         if progress is not None:
             progress(f"[{n}/{len(todo)}] asking AITER on {_gpu(sheet)}: {len(sheet)} questions")
-        heard = _ask(sheet, basis, options or AskOptions())
+        heard = _ask(sheet, basis, rules, options or AskOptions())
         if heard.ended is None or not heard.missing:
             observations += _observations(report, basis, sheet, heard)
         if heard.ended is not None:
@@ -46,8 +47,7 @@ def ask_aiter(report: Report, options: AskOptions | None = None, progress: Calla
     return _join(report, observations, list(dict.fromkeys(gaps)))
 
 
-def _ask(sheet: Sheet, basis: Basis, options: AskOptions) -> Heard:
-    rules = basis.witness.rules if basis.witness else rules_for(basis.facts.facts_version)
+def _ask(sheet: Sheet, basis: Basis, rules: Rules, options: AskOptions) -> Heard:
     assert basis.tree is not None
     return ask(sheet, basis.tree, basis.table, rules, flydsl=basis.flydsl, env=basis.env, options=options)
 
@@ -102,7 +102,7 @@ def _observations(report: Report, basis: Basis, sheet: Sheet, heard: Heard) -> l
 
 
 _HOW = {
-    "timeout": "Run python -c 'import aiter' once, so that what AITER compiles is built, then ask again.",
+    "timeout": "Ask again on an idle machine; if AITER was compiling, python -c 'import aiter' lets it finish once and for all.",
     "error": "python -c 'import aiter.fused_moe' shows AITER's own words; without --ask-aiter the prediction stands alone.",
 }
 
@@ -124,7 +124,7 @@ def _join(report: Report, observations: list[dict[str, Any]], gaps: list[NotEval
     request = report.run.request
     new = [
         f
-        for f in findings(observations)
+        for f in findings(observations, [t.name for t in report.run.targets])
         if (not request.select or f.code.startswith(request.select))
         and not (request.ignore and f.code.startswith(request.ignore))
     ]

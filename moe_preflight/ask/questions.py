@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
+from moe_preflight.aiter.facts.dispatch_rules import Rules
 from moe_preflight.aiter.key import Dispatch
 from moe_preflight.engine.plan import RankProblem
 from moe_preflight.evaluate import TargetEvaluation, key_of
@@ -43,13 +44,13 @@ class Sheet:
         return (text + "\n" for text in self._numbers)
 
 
-def question(problem: RankProblem, token: int) -> dict[str, Any]:
+def question(problem: RankProblem, rules: Rules, token: int) -> dict[str, Any]:
     """What the engine calls fused_moe with at ``token`` tokens: the fields of aiter.key.Key and the two pads it passes along."""
-    key = replace(key_of(problem), token=token)
+    key = replace(key_of(problem, rules), token=token)
     return asdict(key) | {"hidden_pad": problem.hidden_pad, "intermediate_pad": problem.intermediate_pad}
 
 
-def sheets(targets: Iterable[TargetEvaluation]) -> list[Sheet]:
+def sheets(targets: Iterable[TargetEvaluation], rules: Rules) -> list[Sheet]:
     """Every judged bucket of every layer whose experts reach AITER, by GPU in order of appearance."""
     out: dict[tuple[str, int], Sheet] = {}
     for target in targets:
@@ -57,5 +58,5 @@ def sheets(targets: Iterable[TargetEvaluation]) -> list[Sheet]:
         for i, layer in enumerate(target.layers):
             for d in layer.dispatches:
                 sheet = out.setdefault((gpu.gfx, gpu.cu_num), Sheet(gpu))
-                sheet.ask((target.index, i), d, question(layer.plan.problem, d.token))
+                sheet.ask((target.index, i), d, question(layer.plan.problem, rules, d.token))
     return list(out.values())

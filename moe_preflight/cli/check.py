@@ -67,7 +67,7 @@ def check(
     from moe_preflight.cli.progress import Progress
     from moe_preflight.cli.request import build
     from moe_preflight.errors import UsageError
-    from moe_preflight.report.output import emit, sinks, use_colour
+    from moe_preflight.report.output import emit, say, sinks, use_colour
     from moe_preflight.report.sanitise import clean_document
     from moe_preflight.report.text import summary
     from moe_preflight.settings import Tokens
@@ -111,5 +111,5 @@ def check(
         report = with_environment(report, describe(report))
     doc = clean_document(report.to_dict())
     emit(doc, destinations, colour=colour, quiet=quiet, verbose=verbose)
-    print(summary(doc), file=sys.stderr)
+    say(summary(doc))
     raise typer.Exit(report.exit_code(fail_on))

@@ -21,7 +21,7 @@ Ep = Annotated[
     bool, typer.Option("--ep/--no-ep", help="Expert parallelism: experts split, their width stays whole. SGLang: --ep N.")
 ]
 EpSize = Annotated[int | None, typer.Option("--ep-size", help="What --ep N stands for.", hidden=True)]
-Redundant = Annotated[int, typer.Option("--redundant-experts", help="EPLB redundant experts.")]
+Redundant = Annotated[int, typer.Option("--redundant-experts", help="EPLB redundant experts.", min=0)]
 GpuNames = Annotated[
     list[str] | None,
     typer.Option(

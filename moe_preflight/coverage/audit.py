@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from moe_preflight.aiter.dispatch import Dispatcher
+from moe_preflight.aiter.facts.dispatch_rules import Rules
 from moe_preflight.aiter.key import Dispatch, Key, TunedRow
 from moe_preflight.engine.plan import EnginePlan, LayerPlan
 from moe_preflight.evaluate import key_of
@@ -81,7 +82,7 @@ class Audit:
         refused = next((r.error for r in plan.refusals), None)
         for layer in plan.layers:
             refusal = refused or next((r.error for r in layer.refusals), None)
-            key = None if refusal else _question(layer)
+            key = None if refusal else _question(layer, dispatcher.rules)
             self.rows.append(
                 AuditRow(
                     order=len(self.rows),
@@ -125,10 +126,10 @@ class Audit:
         return sum(c.tuned == "hit" for c in mine) / len(mine) if mine else None
 
 
-def _question(layer: LayerPlan) -> Key | None:
+def _question(layer: LayerPlan, rules: Rules) -> Key | None:
     p = layer.problem
     asked = layer.backend.on_aiter and p.q_type is not None and p.q_dtype_w is not None
-    return key_of(p) if asked else None
+    return key_of(p, rules) if asked else None
 
 
 def _asked(key: Key, dispatcher: Dispatcher, tokens: Sequence[int]) -> Iterator[Dispatch]:

@@ -102,7 +102,7 @@ def _layer(name: str, a: LayerEvaluation, b: LayerEvaluation, old: Side, new: Si
 
 
 def _answers(x: LayerEvaluation, side: Side, tokens: Sequence[int]) -> list[Dispatch]:
-    key = key_of(x.plan.problem)
+    key = key_of(x.plan.problem, side.dispatcher.rules)
     return [side.dispatcher.dispatch(replace(key, token=t)) for t in tokens]
 
 

@@ -245,7 +245,7 @@ def planned_keys(
             p = layer.plan.problem
             below = 0
             for d in layer.dispatches:
-                ends = {d} if below == 0 else {d, dispatcher.dispatch(replace(key_of(p), token=below + 1))}
+                ends = {d} if below == 0 else {d, dispatcher.dispatch(replace(key_of(p, dispatcher.rules), token=below + 1))}
                 below = d.lookup_token
                 for end in ends:
                     head = (

@@ -56,18 +56,18 @@ class Wanted:
                 self.off.append((model, name, reason))
                 continue
             hopeless: dict[tuple[str, str], list[int]] = {}
-            for token, d in _both_ends(key_of(p), dispatcher, buckets):
+            for token, d in _both_ends(key_of(p, dispatcher.rules), dispatcher, buckets):
                 if d.tuned in ("hit", "tier") and not d.error:
                     self.served += 1
                 elif d.tuned == "unknown" and not d.error:
                     self.unknown += 1
-                elif why := _beyond_help(key_of(p), d, dispatcher):
+                elif why := _beyond_help(key_of(p, dispatcher.rules), d, dispatcher):
                     tokens = hopeless.setdefault(why, [])
                     if token not in tokens:
                         tokens.append(token)
                 elif d.tuned == "miss":
                     lookup_topk = p.topk - int(p.is_ep and dispatcher.rules.ep_topk)
-                    self.lines[_line(key_of(p), d, lookup_topk, dispatcher.gfx)] = None
+                    self.lines[_line(key_of(p, dispatcher.rules), d, lookup_topk, dispatcher.gfx)] = None
             for (reason, source), tokens in hopeless.items():
                 self.hopeless.append(Hopeless(model, name, layer.layer.name, tuple(tokens), reason, source))
 

@@ -6,7 +6,8 @@ import json
 import textwrap
 from typing import Any
 
-from moe_preflight.advise import USABLE, Row
+from moe_preflight.advise import Row
+from moe_preflight.arithmetic import USABLE_MEMORY
 from moe_preflight.units import bytes_text
 
 WIDTH = 80
@@ -21,12 +22,12 @@ def as_text(model: str, blocks: list[tuple[str, list[Row], Row | None, str]]) ->
         for r in rows:
             lines += _row(r, r is best)
         lines += textwrap.wrap(f"Router: {_routers(rows)}.", WIDTH, initial_indent="  ", subsequent_indent="    ")
-        said = f"{best.name}: {why}." if best else f"None: {why}."
-        lines += textwrap.wrap(f"Recommended: {said}", WIDTH, initial_indent="  ", subsequent_indent="    ")
+        said = f"Recommended: {best.name}: {why}." if best else f"No recommendation: {why}."
+        lines += textwrap.wrap(said, WIDTH, initial_indent="  ", subsequent_indent="    ")
     lines += [""]
     lines += textwrap.wrap(
         f"decode and prefill: tuned buckets of those judged. weights/GPU: expert weights only, after padding; ! where they exceed "
-        f"{USABLE:.0%} of the GPU's memory. Expert parallelism (EP) splits experts and leaves their width whole.",
+        f"{USABLE_MEMORY:.0%} of the GPU's memory. Expert parallelism (EP) splits experts and leaves their width whole.",
         WIDTH,
     )
     return "\n".join(x.rstrip() for x in lines) + "\n"

@@ -198,3 +198,9 @@ def _silence(fd: int | None) -> None:
             null = os.open(os.devnull, os.O_WRONLY)
             os.dup2(null, fd)
             os.close(null)
+
+
+def say(line: str) -> None:
+    """One line to stderr. A reader that has gone does not matter: the exit code stays the report's."""
+    with suppress(OSError, ValueError, AttributeError):
+        print(line, file=sys.stderr, flush=True)

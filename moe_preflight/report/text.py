@@ -66,7 +66,7 @@ def _head(doc: Document, style: Style) -> Iterator[str]:
             continue
         rev = f" @ {m['revision'][:12]}" if m["revision"] else ""
         q = m["quantization"]
-        quant = "unquantized" if q["scheme"] == "none" else f"{q['method'] or 'given'} {q['scheme']}"
+        quant = "unquantized" if q["scheme"] == "none" else f"{q['scheme']} ({q['method'] or 'given'})"
         yield from _wrap(
             f"{m['id']}{rev} ({m['source']}): {m['architecture'] or m['model_type'] or 'shape'}, {m['num_layers']} layers, "
             f"hidden {m['hidden_size']}, {m['dtype']}, experts {quant}",
@@ -88,18 +88,30 @@ def _head(doc: Document, style: Style) -> Iterator[str]:
         yield from _wrap(f"AITER {a['version'] or 'version unknown'}: no tree read; dispatch {a['dispatch_confidence']}", "  ")
     engines = {(t["deployment"]["engine"], t["deployment"]["engine_version"]) for t in doc["targets"]}
     for engine, version in sorted(engines):
-        switched = "" if engine == "aiter" else "; AITER MoE taken as switched on"
-        yield from _wrap(f"Engine {ENGINE_NAMES.get(engine, engine)} {version}".rstrip() + switched, "  ")
+        yield from _wrap(f"Engine {ENGINE_NAMES.get(engine, engine)} {version}".rstrip(), "  ")
 
 
 def _headline(doc: Document) -> str:
     """Why the verdict is what it is, in the names of the findings behind it."""
     if doc["verdict"] == "pass":
-        return "every kernel asked for exists and accepts its shape"
+        return _nothing_wrong(doc)
     if doc["verdict"] == "inconclusive":
         return "could not evaluate " + ", ".join(dict.fromkeys(n["what"] for n in doc["not_evaluated"]))
     severity = "error" if doc["verdict"] == "fail" else "warning"
     return ", ".join(dict.fromkeys(f["name"] for f in doc["findings"] if f["severity"] == severity))
+
+
+def _nothing_wrong(doc: Document) -> str:
+    """What a pass means here: findings may have been left out by --select or --ignore, and some kernels' own rules are unknown."""
+    layers = [x for t in doc["targets"] for x in t["layers"]]
+    stages = [s for x in layers for b in x["buckets"] for s in (b["stage1"], b["stage2"]) if s]
+    bad = any(b["error"] for x in layers for b in x["buckets"]) or any(x["backend"]["name"] is None for x in layers)
+    missing = any(part["compiled"] is False for x in layers for part in x["router"]["by_tokens"])
+    if bad or missing or any(s["accepted"] is False for s in stages):
+        return "no finding is left after --select, --ignore or a policy; look at the table"
+    if any(s["accepted"] is None for s in stages):
+        return "no kernel asked for is known to be missing or to refuse its shape"
+    return "every kernel asked for exists and accepts its shape"
 
 
 def _target(doc: Document, index: int, t: Document, style: Style, verbose: bool) -> Iterator[str]:
@@ -122,7 +134,11 @@ def _target(doc: Document, index: int, t: Document, style: Style, verbose: bool)
 def _layer(x: Document, d: Document, style: Style, verbose: bool) -> Iterator[str]:
     p, pad, b = x["problem"], x["padding"], x["backend"]
     shared = f" (+{p['num_shared_fused']} shared, fused)" if p["num_shared_fused"] else ""
-    yield f"  {x['name']}: {x['count']} layers from {x['first_layer']}, {p['expert']} experts on a rank{shared}, top-{p['topk']}, {p['act_type']}"
+    layers = "layer" if x["count"] == 1 else "layers"
+    yield (
+        f"  {x['name']}: {x['count']} {layers} from number {x['first_layer']}, {p['expert']} experts on a rank{shared}, "
+        f"top-{p['topk']}, {p['act_type']}"
+    )
     backend = f"{b['name'] or 'refused'}: {b['reason']}"
     yield from _row("backend", backend)
     if verbose:
@@ -166,7 +182,7 @@ def _kernel(part: Document) -> str:
     """Whether a launch reaches a kernel, and whether something is known against it."""
     known = any(d["severity"] != "info" for d in part["defects"])
     word = {True: "kernel exists", False: "NO SUCH KERNEL", None: ""}[part["compiled"]]
-    said = ", ".join(filter(None, [word, "see MP201" if known else ""]))
+    said = ", ".join(filter(None, [word, "but see MP201" if known and part["compiled"] else "see MP201" if known else ""]))
     return f": {said}" if said else ""
 
 
@@ -194,7 +210,12 @@ def _buckets(x: Document, style: Style, verbose: bool) -> Iterator[str]:
     c = x["coverage"]
     total = sum(c.values())
     unknown = f", {c['unknown']} not looked up" if c["unknown"] else ""
-    yield from _row("coverage", f"{c['hit']} hit, {c['tier']} tier, {c['miss']} miss of {total} token buckets{unknown}")
+    if total == c["unknown"]:
+        yield from _row("tuned", "not looked up")
+        return
+    tier = f", {c['tier']} by the next lower tier" if c["tier"] else ""
+    noun = "token bucket" if total == 1 else "token buckets"
+    yield from _row("tuned", f"{c['hit']} of {total} {noun} have a row{tier}, {c['miss']} have none{unknown}")
 
 
 def _cells(b: Document) -> tuple[str, ...]:
@@ -207,7 +228,7 @@ def _stage(s: Document) -> str:
     word = {True: "ok", False: "REJECTED", None: "?"}[s["accepted"]]
     if s["tile_n"] is None:
         return s["kind"] if s["accepted"] is None else f"{s['kind']} {word}"
-    return f"{s['tile_n']}x{s['tile_k']} {word}"
+    return f"{s['tile_n']}x{s['tile_k']} {word}" if s["tile_k"] is not None else f"{s['kind']} {s['tile_n']} {word}"
 
 
 def _rows_found(buckets: list[Document], verbose: bool) -> Iterator[str]:

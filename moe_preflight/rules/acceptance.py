@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from moe_preflight.aiter.key import Dispatch, Stage
-from moe_preflight.arithmetic import unpadded_splits
-from moe_preflight.evaluate import LayerEvaluation
+from moe_preflight.aiter.version import Version
+from moe_preflight.arithmetic import splits_of
+from moe_preflight.evaluate import LayerEvaluation, TargetEvaluation
 from moe_preflight.report.types import Evidence, Finding
 from moe_preflight.rules.rule import Rule
 from moe_preflight.rules.run import Run, spans
@@ -83,29 +84,43 @@ def _when(ds: tuple[Dispatch, ...], bad: set[int]) -> str:
     return f"at token buckets {spans(ds, bad)}: it fails only at those batch sizes"
 
 
-def _remedy(layer: LayerEvaluation, unit: int) -> str:
-    p, width = layer.plan.problem, layer.plan.layer.moe_intermediate_size
-    options = []
+_WIDE_TILES_UNTIL = Version.of("0.1.8")
+"""Before it CK's 16-bit tiles are 128 wide at every width (ROCm/aiter PR 1463)."""
+_PADS_SINCE = Version.of("0.32.0")
+"""The vLLM that pads unquantized experts (PR 55368)."""
+
+
+def _remedy(run: Run, target: TargetEvaluation, layer: LayerEvaluation, unit: int) -> str:
+    """What would help this very shape: another split, expert parallelism, a newer engine or AITER. Only what is not in force yet."""
+    plan, p, deployment = layer.plan, layer.plan.problem, target.plan.deployment
+    width, options = plan.layer.moe_intermediate_size, []
     if p.inter_dim_padded % unit:
-        fine = [str(tp) for tp in unpadded_splits(width, unit) if tp != p.moe_tp_size]
+        memory = deployment.gpu.memory_bytes
+        fine = [str(tp) for tp in splits_of(plan, unit, memory) if tp != p.moe_tp_size]
         if fine:
             options.append(f"a split by {any_of(fine)} gives a width that is a multiple of {unit}")
         if p.ep_size == 1 and p.moe_tp_size > 1 and width % unit == 0:
             options.append(f"expert parallelism (--ep) keeps the width whole at {width}")
-        if p.inter_dim == p.inter_dim_padded and layer.plan.layer.quantization.scheme == "none":
+        engine = Version.parse(deployment.engine_version) if deployment.engine == "vllm" else None
+        if plan.layer.quantization.scheme == "none" and engine is not None and engine < _PADS_SINCE:
             options.append("vLLM 0.32.0 and newer pad unquantized experts to what AITER takes")
+        aiter = run.aiter.version
+        if p.q_type == "No" and p.inter_dim_padded <= 192 and aiter is not None and aiter < _WIDE_TILES_UNTIL:
+            options.append("AITER v0.1.8 and newer have 64-wide tiles for widths up to 192")
     else:
         options.append(
             "no split changes model_dim: run these experts on Triton (VLLM_ROCM_USE_AITER_MOE=0, or --moe-backend triton)"
         )
-    return f"Options: {'; '.join(options)}." if options else REJECTED.remedy
+    return f"{'; '.join(options)[:1].upper()}{'; '.join(options)[1:]}." if options else REJECTED.remedy
 
 
 def rejected(run: Run) -> Iterator[Finding]:
     """MP101: one finding per layer that CK rejects somewhere, both stages in it."""
     for target, i, layer in run.started():
         ds = layer.dispatches
-        refused = [(d, n, s) for d in ds for n, s in _stages(d) if s.accepted is False and s.kind == "ck"]
+        refused = [
+            (d, n, s) for d in ds for n, s in _stages(d) if s.accepted is False and s.kind == "ck" and s.tile_n is not None
+        ]
         if not refused:
             continue
         p = layer.plan.problem
@@ -121,7 +136,7 @@ def rejected(run: Run) -> Iterator[Finding]:
         yield REJECTED.finding(
             f"{target.name}: CK rejects inter_dim {p.inter_dim_padded}, model_dim {p.model_dim_padded} ({_dtype(layer)}) {_when(ds, bad)}. "
             + " ".join(said),
-            remedy=_remedy(layer, unit),
+            remedy=_remedy(run, target, layer, unit),
             confidence=_weakest(ds),
             target=target.index,
             layer=i,
@@ -156,6 +171,17 @@ def raises(run: Run) -> Iterator[Finding]:
             bad = {d.token for d in ds if d.error == text}
             yield RAISES.finding(
                 f'{target.name}: AITER raises "{text}" {_when(ds, bad)}.',
+                confidence=_weakest(ds),
+                target=target.index,
+                layer=i,
+            )
+        unbuilt = {
+            d.token: s.reason for d in ds for _, s in _stages(d) if s.accepted is False and s.kind == "ck" and s.tile_n is None
+        }
+        for reason in dict.fromkeys(unbuilt.values()):
+            bad = {t for t, why in unbuilt.items() if why == reason}
+            yield RAISES.finding(
+                f"{target.name}: there is no CK kernel to launch {_when(ds, bad)}: {reason}.",
                 confidence=_weakest(ds),
                 target=target.index,
                 layer=i,

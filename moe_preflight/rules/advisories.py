@@ -29,8 +29,6 @@ def join(run: Run, findings: Sequence[Finding]) -> list[Finding]:
     """``findings`` with the matching advisories: attached to the finding they explain, else as findings of their own (MP651)."""
     out = list(findings)
     for target, i, layer in run.layers():
-        if target.plan.refusals:
-            continue
         facts = facts_of(
             target.plan,
             layer.plan,
@@ -43,7 +41,7 @@ def join(run: Run, findings: Sequence[Finding]) -> list[Finding]:
             explained = next((n for n in mine if out[n].advisory is None and _explains(m, out[n])), None)
             if explained is not None:
                 out[explained] = _attached(out[explained], m)
-            elif not m.advisory.annotates:
+            elif not (m.advisory.annotates or target.plan.refusals or layer.plan.refusals):
                 out.append(_own(target.name, m, target.index, i))
     return out
 

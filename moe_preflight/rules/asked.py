@@ -5,7 +5,7 @@ The answers are not there when the rules run: ask/attach.py joins these findings
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from moe_preflight.report.types import Evidence, Finding
@@ -27,13 +27,13 @@ SHOWN = 5
 """Differing buckets that become evidence; the observation holds all of them."""
 
 
-def findings(observations: Iterable[Mapping[str, Any]]) -> Iterator[Finding]:
-    """MP605 for every layer whose answers differ; ``observations`` as from ask/compare.py."""
+def findings(observations: Iterable[Mapping[str, Any]], names: Sequence[str]) -> Iterator[Finding]:
+    """MP605 for every layer whose answers differ; ``observations`` as from ask/compare.py, ``names`` of the targets."""
     for o in observations:
         if o["status"] != "contradicted":
             continue
         yield DISAGREES.finding(
-            o["detail"],
+            f"{names[o['target']]}: {o['detail']}",
             confidence="measured",
             target=o["target"],
             layer=o["layer"],

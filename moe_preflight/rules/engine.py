@@ -35,11 +35,11 @@ NOT_ON_AITER = Rule(
 
 SILENT = Rule(
     code="MP403",
-    name="engine-silently",
+    name="engine-note",
     severity="warning",
     depends="the model could be read",
-    what="The engine does something to this layer that no log line tells.",
-    why="It changes the numbers or the cost, and nobody is told.",
+    what="Something the engine does, or is taken to do, that no error tells.",
+    why="It changes the numbers, the cost, or what this report rests on.",
     example="An unquantized MoE with expert bias on AITER loses its bias: bias1 / bias2 are passed for MXFP4 only.",
     remedy="See the finding's own text.",
     source="file and line in the evidence",
@@ -78,7 +78,7 @@ _NOTES: dict[str, tuple[str, str, str]] = {
     "aiter-taken-as-on": (
         "info",
         "This is the question the tool answers; the engine's own default is off.",
-        "Set VLLM_ROCM_USE_AITER=1 in the deployment, or pass --engine-env VLLM_ROCM_USE_AITER=0 here.",
+        "Set it in the deployment too. To judge the engine without it: --engine-env NAME=0.",
     ),
     "shared-experts-fused": (
         "info",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from moe_preflight.errors import Unavailable
+from moe_preflight.errors import Unavailable, UsageError
 from moe_preflight.report.types import Finding
 from moe_preflight.rules.rule import Rule
 from moe_preflight.rules.run import Run
@@ -31,6 +31,18 @@ MALFORMED = Rule(
     example='num_experts: "many" is not a whole number.',
     remedy="Mend the config, or report a field shape this tool should know.",
     source="the config itself",
+)
+
+NO_MODEL = Rule(
+    code="MP507",
+    name="not-a-model",
+    severity="error",
+    depends="--",
+    what="The argument names no model: a path that is not there, a shape or quantization that makes no sense, stdin that is empty.",
+    why="Nothing was judged for it.",
+    example="./confg.json where config.json stands.",
+    remedy="Correct the argument.",
+    source="the command line",
 )
 
 DENSE = Rule(
@@ -90,9 +102,11 @@ def unreached(run: Run) -> Iterator[Finding]:
 
 
 def malformed(run: Run) -> Iterator[Finding]:
-    """MP502."""
+    """MP502 and MP507."""
     for i, m in enumerate(run.models):
-        if m.error is not None and not isinstance(m.error, Unavailable):
+        if isinstance(m.error, UsageError):
+            yield NO_MODEL.finding(m.error.message, remedy=m.error.hint or None, confidence="read", model=i)
+        elif m.error is not None and not isinstance(m.error, Unavailable):
             yield MALFORMED.finding(m.error.message, remedy=m.error.hint or None, confidence="read", model=i)
 
 
@@ -109,7 +123,9 @@ def card(run: Run) -> Iterator[Finding]:
     for i, m in enumerate(run.models):
         if m.model is not None and m.model.source == "bundled":
             yield CARD.finding(
-                f"{m.model.id} was read from the bundled card. {' '.join(m.model.notes)}".strip(), confidence="read", model=i
+                f"{m.model.id} was read from the bundled card: {'; '.join(m.model.notes) or 'no hub was asked'}.",
+                confidence="read",
+                model=i,
             )
 
 
@@ -134,5 +150,5 @@ def unknown_field(run: Run) -> Iterator[Finding]:
             )
 
 
-RULES = (UNREACHED, MALFORMED, DENSE, CARD, GENERIC, UNKNOWN_FIELD)
+RULES = (UNREACHED, MALFORMED, NO_MODEL, DENSE, CARD, GENERIC, UNKNOWN_FIELD)
 CHECKS = (unreached, malformed, dense, card, generic, unknown_field)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from moe_preflight.arithmetic import padding_cost, unpadded_splits
+from moe_preflight.arithmetic import padding_cost, unit_at, unpadded_splits
 from moe_preflight.report.types import Evidence, Finding
 from moe_preflight.rules.rule import Rule
 from moe_preflight.rules.run import Run
@@ -59,18 +59,20 @@ def cost(run: Run) -> Iterator[Finding]:
             for name, a, b in (("inter_dim", p.inter_dim, p.inter_dim_padded), ("model_dim", p.model_dim, p.model_dim_padded))
             if a != b
         ]
-        options = []
-        if p.alignment:
-            width = plan.layer.moe_intermediate_size
-            fine = [str(tp) for tp in unpadded_splits(width, p.alignment) if tp < p.moe_tp_size]
-            if fine:
-                options.append(f"TP {any_of(fine)} needs no padding of inter_dim")
-            if p.ep_size == 1 and p.moe_tp_size > 1 and width % p.alignment == 0:
-                options.append(f"expert parallelism (--ep) leaves the width whole at {width}")
+        memory = target.plan.deployment.gpu.memory_bytes
+        fine = (
+            [str(tp) for tp in unpadded_splits(plan, memory) if tp != p.moe_tp_size] if p.inter_dim != p.inter_dim_padded else []
+        )
+        options = [f"TP {any_of(fine)} needs no padding of inter_dim"] if fine else []
+        width = plan.layer.moe_intermediate_size
+        if p.ep_size == 1 and p.moe_tp_size > 1 and width % unit_at(width, plan) == 0:
+            options.append(f"expert parallelism (--ep) leaves the width whole at {width}")
+        runs = not any(s.accepted is False for d in layer.dispatches for s in (d.stage1, d.stage2) if s)
+        rest = " Otherwise accept the cost: the shape runs." if runs else ""
         yield COST.finding(
             f"{target.name}: {', '.join(sizes)}: +{c.extra_compute_pct:.1f} % expert GEMM arithmetic, "
             f"+{bytes_text(c.extra_weight_bytes)} of weights per rank.",
-            remedy=(_sentence("; ".join(options)) + " Otherwise accept the cost: the shape runs.") if options else COST.remedy,
+            remedy=(_sentence("; ".join(options)) + rest) if options else (rest.strip() or COST.remedy),
             confidence="read",
             target=target.index,
             layer=i,

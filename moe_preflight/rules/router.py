@@ -48,10 +48,13 @@ SORTING = Rule(
 )
 
 
+_SUBJECT = {"MP201": "router", "MP203": "sorting of tokens to experts"}
+
+
 def _from_defect(rule: Rule, defect: Defect, where: str, target: int, layer: int) -> Finding:
     said = f' AITER says "{defect.symptom}".' if defect.symptom else ""
     return rule.finding(
-        f"{where}: {defect.effect} Condition: {defect.condition}.{said}",
+        f"{where}: {_SUBJECT[rule.code]}: {defect.condition}. {defect.effect}{said}",
         severity=defect.severity,
         remedy=defect.remedy,
         confidence=defect.confidence,

@@ -64,7 +64,7 @@ NOT_LOOKED = Rule(
     what="No AITER tree was found, so tuned coverage could not be looked at.",
     why="Whether these kernels are tuned is unknown; this report is inconclusive, not green.",
     example="A laptop without amd-aiter installed.",
-    remedy="pip install 'moe-preflight[aiter]', or point --aiter at a checkout, a folder or a .whl; or say --no-tuned.",
+    remedy="pip install --pre amd-aiter, or point --aiter at a checkout, a folder or a .whl; or say --no-tuned.",
     source="--",
 )
 
@@ -121,7 +121,7 @@ def miss(run: Run) -> Iterator[Finding]:
         )
         yield MISS.finding(
             f"{target.name}: no tuned row {where} (expert {p.expert}, topk {p.topk}, model_dim {p.model_dim_padded}, "
-            f"inter_dim {p.inter_dim_padded}, {p.q_type}).",
+            f"inter_dim {p.inter_dim_padded}, {'unquantized' if p.q_type == 'No' else p.q_type}).",
             confidence="read",
             target=target.index,
             layer=i,
