@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from moe_preflight.arithmetic import padding_cost, unit_at, unpadded_splits
+from moe_preflight.engine.plan import LayerPlan
 from moe_preflight.report.types import Evidence, Finding
 from moe_preflight.rules.rule import Rule
 from moe_preflight.rules.run import Run
@@ -59,11 +60,7 @@ def cost(run: Run) -> Iterator[Finding]:
             for name, a, b in (("inter_dim", p.inter_dim, p.inter_dim_padded), ("model_dim", p.model_dim, p.model_dim_padded))
             if a != b
         ]
-        memory = target.plan.deployment.gpu.memory_bytes
-        fine = (
-            [str(tp) for tp in unpadded_splits(plan, memory) if tp != p.moe_tp_size] if p.inter_dim != p.inter_dim_padded else []
-        )
-        options = [f"TP {any_of(fine)} needs no padding of inter_dim"] if fine else []
+        options = _unpadded(plan, target.plan.deployment.gpu.memory_bytes)
         width = plan.layer.moe_intermediate_size
         if p.ep_size == 1 and p.moe_tp_size > 1 and width % unit_at(width, plan) == 0:
             options.append(f"expert parallelism (--ep) leaves the width whole at {width}")
@@ -93,6 +90,16 @@ def from_notes(run: Run) -> Iterator[Finding]:
                     layer=i,
                     evidence=[Evidence(note.source, None, note.code)],
                 )
+
+
+def _unpadded(plan: LayerPlan, memory: int | None) -> list[str]:
+    """The TP degrees without padding, in words; those whose expert weights cannot fit are named as such."""
+    if plan.problem.inter_dim == plan.problem.inter_dim_padded:
+        return []
+    every, fit = ([str(tp) for tp in unpadded_splits(plan, m) if tp != plan.problem.moe_tp_size] for m in (None, memory))
+    if fit:
+        return [f"TP {any_of(fit)} needs no padding of inter_dim"]
+    return [f"TP {any_of(every)} would need no padding, but the expert weights alone do not fit one GPU there"] if every else []
 
 
 OF_NOTE = {"padding-not-zeroed": NOT_ZEROED, "intermediate-pad-ignored": PAD_IGNORED}
