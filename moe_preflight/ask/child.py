@@ -7,7 +7,6 @@ are ``{"event": "phase" | "aiter" | "answers" | "end", ...}``; the last one is `
 
 from __future__ import annotations
 
-import faulthandler
 import importlib
 import importlib.abc
 import importlib.machinery
@@ -41,19 +40,20 @@ class _Missing(Exception):
 def main() -> NoReturn:
     wire = Wire(isolate.own_stdout())
     isolate.die_with_parent()
-    faulthandler.enable()
+    refused: list[str] = []
+    end: dict[str, Any] = {"status": "done", "text": ""}
     try:
-        _run(json.load(sys.stdin), wire)
-        wire.send("end", status="done", text="")
+        _run(json.load(sys.stdin), wire, refused)
     except _Missing as missing:
-        wire.send("end", status="missing", text="", modules=missing.modules)
+        end = {"status": "missing", "text": str(missing), "modules": missing.modules}
     except BaseException as e:
-        wire.send("end", status="error", text=f"{wire.phase}: {type(e).__name__}: {e}"[:TEXT])
+        end = {"status": "error", "text": f"{wire.phase}: {type(e).__name__}: {e}"[:TEXT]}
+    wire.send("end", **end, refused=refused[:20])
     # torch 2.13 trips over the names AITER before v0.1.20 gives its operators when the interpreter ends in an orderly way.
     os._exit(0)
 
 
-def _run(order: Mapping[str, Any], wire: Wire) -> None:
+def _run(order: Mapping[str, Any], wire: Wire, refused: list[str]) -> None:
     from importlib.util import find_spec
 
     if missing := [m for m in NEEDED if find_spec(m) is None]:
@@ -71,7 +71,7 @@ def _run(order: Mapping[str, Any], wire: Wire) -> None:
     isolate.prepare(root / "aiter", folder, gpu[0])
     if not real:
         standins.install(folder, root, *gpu, flydsl=order["flydsl"])
-    refused = guard.confine(str(folder), *(p for p in [os.environ.get("AITER_JIT_DIR", "")] if p), shell=real)
+    guard.confine(refused, str(folder), os.environ["AITER_JIT_DIR"], shell=real)
     try:
         aiter, fused_moe = importlib.import_module("aiter"), importlib.import_module("aiter.fused_moe")
     except ModuleNotFoundError as e:
@@ -84,7 +84,6 @@ def _run(order: Mapping[str, Any], wire: Wire) -> None:
         "aiter",
         standins=not real,
         flydsl=None if available is None else bool(available()),
-        refused=refused[:20],
     )
     from moe_preflight.ask.listen import Listener
 

@@ -30,7 +30,7 @@ _WORDS = {
     "stage2": "stage 2",
     "run_1stage": "one stage",
 }
-_NO_NAME = frozenset((None, "", "nan", "None", "Null"))
+_NO_NAME = (None, "", "nan", "None", "Null")
 
 
 def differing(expected: Dispatch, said: Mapping[str, Any], gfx: str) -> dict[str, tuple[Any, Any]]:

@@ -25,13 +25,12 @@ class Refused(PermissionError):
     """A write outside the allowed folders."""
 
 
-def confine(*folders: str, shell: bool = True) -> list[str]:
+def confine(refused: list[str], *folders: str, shell: bool = True) -> None:
     """From now on a write outside ``folders`` raises Refused, a shell command too unless ``shell``. There is no way back.
 
-    Returns the list into which refusals are written, as they come.
+    What was refused is appended to ``refused`` as it comes: code that swallows the exception is found out all the same.
     """
     roots = tuple(os.path.realpath(f).rstrip("/") + "/" for f in folders) + _HARMLESS
-    refused: list[str] = []
 
     def check(path: Any) -> None:
         if isinstance(path, int) or path is None:
@@ -58,4 +57,3 @@ def confine(*folders: str, shell: bool = True) -> list[str]:
             raise Refused(1, "moe-preflight: the child runs no shell command")
 
     sys.addaudithook(hook)
-    return refused

@@ -45,7 +45,7 @@ class AskOptions:
 @dataclass(frozen=True, slots=True)
 class Heard:
     """What one child said. ``ended`` is None when it got to its end, else (error | timeout | missing, why); ``missing`` are
-    modules its Python lacks. ``told`` holds standins (bool), flydsl and refused, when it got as far as importing AITER."""
+    modules its Python lacks. ``told`` holds refused (writes), and standins (bool) when it got as far as importing AITER."""
 
     answers: dict[int, Answer]
     told: dict[str, Any]
@@ -126,19 +126,28 @@ def hear(ended: Ended, count: int, timeout: float, flydsl: bool) -> Heard:
         if event["event"] == "answers" and type(event.get("first")) is int and isinstance(event.get("answers"), list):
             for n, a in enumerate(event["answers"], event["first"]):
                 if isinstance(a, dict) and 0 <= n < count:
-                    answers[n] = a
-    aiter = _last(ended, "aiter")
-    told: dict[str, Any] = {}
+                    answers[n] = {str(k): _short(v) for k, v in a.items() if v is None or isinstance(v, (str, int))}
+    aiter, end = _last(ended, "aiter"), _last(ended, "end")
+    told: dict[str, Any] = {"refused": _texts(end.get("refused"))}
     if aiter:
         told["standins"] = bool(aiter.get("standins"))
-        told["refused"] = [str(p) for p in aiter.get("refused") or []]
         if isinstance(aiter.get("flydsl"), bool) and aiter["flydsl"] != flydsl:
             told["flydsl_differs"] = f"FlyDSL is {'' if aiter['flydsl'] else 'not '}installed here, against what was assumed."
-    end = _last(ended, "end")
     if end.get("status") == "done" and len(answers) == count:
         return Heard(answers, told)
-    modules = tuple(str(m) for m in end.get("modules") or ()) if end.get("status") == "missing" else ()
+    modules = tuple(_texts(end.get("modules"))) if end.get("status") == "missing" else ()
     return Heard(answers, told, _ending(ended, end, timeout), modules)
+
+
+_LONGEST = 1000
+
+
+def _short(value: Any) -> Any:
+    return value[:_LONGEST] if isinstance(value, str) else value
+
+
+def _texts(value: Any) -> list[str]:
+    return [str(v)[:_LONGEST] for v in value[:20]] if isinstance(value, list) else []
 
 
 def _last(ended: Ended, name: str) -> dict[str, Any]:

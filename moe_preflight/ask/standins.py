@@ -204,7 +204,7 @@ class _Anything(type):
 
     __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __rtruediv__ = __floordiv__ = _same
     __rfloordiv__ = __mod__ = __rmod__ = __pow__ = __lshift__ = __rshift__ = __and__ = __rand__ = __neg__ = __invert__ = _same
-    __or__ = __ror__ = _same  # type: ignore[assignment]
+    __or__ = __ror__ = _same
 
     def __lt__(cls, _: Any) -> bool:
         return False

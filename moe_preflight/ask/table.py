@@ -37,7 +37,6 @@ def merged(table: TunedTable | None, rules: Rules, gfx: str) -> str:
 
 def _rows(table: TunedTable, rules: Rules, gfx: str) -> Iterator[list[str]]:
     """The rows the merge keeps, in AITER's order, each as wide as the merged columns."""
-    kept = {row for held in table.index.values() for row in held}
     start = 0
     numbers = _joined_bools(table)
     fill = "0" if rules.merge == "fill" else ""
@@ -45,7 +44,7 @@ def _rows(table: TunedTable, rules: Rules, gfx: str) -> Iterator[list[str]]:
         at = {c: i for i, c in enumerate(f.csv.header)}
         for i, cells in enumerate(f.csv.rows):
             row = start + i
-            if row not in kept:
+            if row in table.dropped:
                 continue
             line = [cells[at[c]] if c in at else fill for c in table.columns]
             if "gfx" not in at and rules.fill_gfx and "gfx" in table.columns:

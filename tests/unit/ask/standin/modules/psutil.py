@@ -1,0 +1,1 @@
+"""Here so that it is found; nothing asks anything of it."""
