@@ -49,7 +49,10 @@ Said = Finding | NotEvaluated
 def judge(run: Run, findings: Iterable[Finding], require: Require) -> Judged:
     """``findings`` are all the check found, with their own severities."""
     found = tuple(findings)
-    asked = [(key, value) for key in JUDGES if (value := getattr(require, key)) not in (None, False)]
+    given = ((key, getattr(require, key)) for key in JUDGES)
+    asked = [
+        (key, value) for key, value in given if value is not None and value is not False
+    ]  # 0.0 == False, and 0 % asks for much
     of_layers = [key for key, _ in asked if key in _OF_STARTED]
     started = {t.index for t, _, _ in run.started()}
     refused = [t for t in run.targets if t.index not in started and t.layers]

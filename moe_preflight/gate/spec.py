@@ -297,7 +297,7 @@ def _held(
     if "gpus" not in d:
         raise SettingsError(f"{where}.gpus: missing.", hint='For example gpus = ["mi300x", "mi355x"], here or in [defaults].')
     engine = d.get("engine", "vllm")
-    tree = d.get("aiter", {"tree": aiter} if aiter != "auto" else {})
+    named_tree = d.get("aiter", {})
     env = d.get("engine_env", {})
     tokens = d.get("tokens", "all")
     try:
@@ -320,8 +320,8 @@ def _held(
         moe_backend=d.get("moe_backend", "auto"),
         all2all=d.get("all2all_backend"),
         lora=d.get("enable_lora", False),
-        aiter=path(tree["tree"]) if "aiter" in d and tree.get("tree", "auto") != "auto" else tree.get("tree", "auto"),
-        aiter_version=tree.get("version"),
+        aiter=aiter if "tree" not in named_tree else path(named_tree["tree"]) if named_tree["tree"] != "auto" else "auto",
+        aiter_version=named_tree.get("version"),
         aiter_env={name: v for name, v in env.items() if name.startswith(AITER_ENV)},
         flydsl=d.get("flydsl", True),
         multi_arch=d.get("multi_arch", False),
@@ -364,4 +364,5 @@ def named_here(given: object, where: str) -> Gpu:
     except Unavailable as e:
         raise type(e)(f"{where}: {e.message}", hint=e.hint) from None
     except UsageError as e:
-        raise SettingsError(f"{where}: {e.message}", hint=e.hint) from None
+        words = e.message.partition(" ")[2] if e.message.startswith("--") else e.message
+        raise SettingsError(f"{where}: {words}", hint=e.hint) from None
