@@ -105,18 +105,25 @@ def _environment(folder: Path, env: Mapping[str, str], options: AskOptions) -> d
     return {**out, **options.env}
 
 
-_UNPACKED = (".py", ".csv", ".json", ".h", ".hpp", "install_mode")
-_BELOW = ("aiter", "aiter_meta/csrc", "aiter_meta/hsa")
+_BELOW = ("aiter", "aiter_meta/csrc")
+_COMPILED = (".so", ".a", ".o", ".co", ".hsaco", ".bin", ".pyc")
+_MOST_UNPACKED = 512 << 20
+"""Bytes. An AITER wheel's sources have about 30 MiB."""
 
 
 def unpack(tree: Tree, target: Path) -> None:
-    """The text a dispatch needs of a wheel: its Python, tables and headers; not its kernels. Raises FileUnreadable or OSError."""
+    """What a dispatch may import or read of a wheel: everything but what is compiled. Raises FileUnreadable or OSError."""
+    total = 0
     for under in _BELOW:
         for name in tree.names(under):
-            if name.endswith(_UNPACKED) and ".." not in name.split("/"):
-                path = target / name
-                path.parent.mkdir(parents=True, exist_ok=True)
-                path.write_bytes(tree.read_bytes(name))
+            if name.endswith(_COMPILED) or ".." in name.split("/"):
+                continue
+            path, data = target / name, tree.read_bytes(name)
+            total += len(data)
+            if total > _MOST_UNPACKED:
+                raise FileUnreadable(name, f"the wheel's sources have more than {_MOST_UNPACKED >> 20} MiB")
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(data)
 
 
 def hear(ended: Ended, count: int, timeout: float, flydsl: bool) -> Heard:
