@@ -28,8 +28,8 @@ _AITERS = ("AITER_", "GPTOSS_SWIGLU_", "GPU_ARCHS", "CU_NUM", "FLYDSL_GPU_ARCH")
 _KEPT = ("AITER_JIT_DIR",)
 """Save where AITER's modules are already built."""
 
-_SET_BY_CHILD = ("AITER_CONFIG_FMOE", "AITER_REBUILD", "AITER_ONLINE_TUNE", "AITER_META_DIR")
-"""Variables that would make AITER read other tables, build, tune or look elsewhere."""
+_SET_BY_CHILD = ("AITER_CONFIG_", "AITER_REBUILD", "AITER_ONLINE_TUNE", "AITER_META_DIR")
+"""Variables that would make AITER read or merge other tables, build, tune or look elsewhere."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +99,7 @@ def machine() -> tuple[str, int] | None:
 
 def _environment(folder: Path, env: Mapping[str, str], options: AskOptions) -> dict[str, str]:
     out = {k: v for k, v in environment(folder, {}).items() if k in _KEPT or not k.startswith(_AITERS)}
-    out |= {k: v for k, v in env.items() if k not in _SET_BY_CHILD}
+    out |= {k: v for k, v in env.items() if not k.startswith(_SET_BY_CHILD)}
     # Caches of torch and triton, which would be written below the home folder.
     out["TRITON_CACHE_DIR"] = out["TORCHINDUCTOR_CACHE_DIR"] = out["XDG_CACHE_HOME"] = str(folder / "cache")
     return {**out, **options.env}

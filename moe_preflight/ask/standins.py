@@ -45,6 +45,8 @@ def rocm(folder: Path, gfx: str, cu_num: int, env: MutableMapping[str, str] = os
     env["ROCM_HOME"] = env["ROCM_PATH"] = env["HIP_PATH"] = str(folder / "rocm")
     env["GPU_ARCHS"] = env["PYTORCH_ROCM_ARCH"] = env["FLYDSL_GPU_ARCH"] = gfx
     env["CU_NUM"] = str(cu_num)
+    # A real GPU of another kind must not be asked instead; newer releases ask torch before rocminfo.
+    env["HIP_VISIBLE_DEVICES"] = env["CUDA_VISIBLE_DEVICES"] = ""
 
 
 # --- enums ------------------------------------------------------------------------------------------------------------

@@ -139,8 +139,20 @@ def test_the_child_sees_the_engines_variables_only(tmp_path: Path, monkeypatch: 
     for name in ("AITER_KSPLIT", "AITER_REBUILD", "CU_NUM", "GPU_ARCHS", "HF_TOKEN"):
         monkeypatch.setenv(name, "9")
     monkeypatch.setenv("AITER_JIT_DIR", "/built")
-    env = parent._environment(tmp_path, {"AITER_USE_NT": "1", "AITER_CONFIG_FMOE": "/theirs"}, parent.AskOptions(env={"X": "y"}))
-    assert not {"AITER_KSPLIT", "AITER_REBUILD", "CU_NUM", "GPU_ARCHS", "HF_TOKEN", "AITER_CONFIG_FMOE"} & set(env)
+    env = parent._environment(
+        tmp_path,
+        {"AITER_USE_NT": "1", "AITER_CONFIG_FMOE": "/theirs", "AITER_CONFIG_GEMM_BF16": "/a:/b"},
+        parent.AskOptions(env={"X": "y"}),
+    )
+    assert not {
+        "AITER_KSPLIT",
+        "AITER_REBUILD",
+        "CU_NUM",
+        "GPU_ARCHS",
+        "HF_TOKEN",
+        "AITER_CONFIG_FMOE",
+        "AITER_CONFIG_GEMM_BF16",
+    } & set(env)
     assert (env["AITER_USE_NT"], env["AITER_JIT_DIR"], env["X"]) == ("1", "/built", "y")
     assert env["TMPDIR"] == str(tmp_path)
 

@@ -117,6 +117,7 @@ def test_rocm_tools_speak_for_the_gpu_asked_about(tmp_path: Path) -> None:
     assert "Compute Unit:            256" in said
     assert env["PATH"].startswith(str(tmp_path))
     assert env["CU_NUM"] == "256"
+    assert env["HIP_VISIBLE_DEVICES"] == env["CUDA_VISIBLE_DEVICES"] == ""
 
 
 GUARDED = """
