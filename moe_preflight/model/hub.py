@@ -16,7 +16,7 @@ from typing import Any
 from moe_preflight.errors import ConfigError, ModelUnavailable, PreflightError, UsageError
 from moe_preflight.model.strict_json import MAX_BYTES
 
-IMPATIENT = 1.0
+IMPATIENT = 1.6
 """Seconds the first answer may take when a card can stand in: the whole command must end within three without a network."""
 
 _COMMIT = re.compile(r"[0-9a-f]{40}\Z")

