@@ -79,6 +79,10 @@ def _read(file: str, text: str) -> tuple[AsmKernel, ...]:
 
 _BLOCK_M_SINCE = Version.of("0.1.12")
 """From here on a kernel's rows per block must be the sorted block's (asm_fmoe.cu:267)."""
+_NARROW_BLOCKSCALE_SINCE = Version.of("0.1.9")
+"""From here on block-scaled one-stage kernels take widths that are a multiple of 128, before of 256."""
+_FLAT_SKIPPED_SINCE = Version.of("0.1.20")
+"""From here on the search passes over flat kernels (asm_fmoe.cu:268)."""
 _NAMES_ARE_CHECKED_SINCE = Version.of("0.1.7.post3")
 """From here on a named stage 1 kernel is checked for its width and block_m (asm_moe_2stage.cu:196, :215)."""
 _INT8_TILES = (512, 448, 384, 320, 256, 192, 128)
@@ -112,7 +116,7 @@ def judge_one_stage(lists: AsmLists, version: Version, call: AsmCall) -> TileVer
     if call.act not in ("silu", "gelu"):
         return _abort(f"there are no one-stage kernels for activation {call.act}", "Not find proper cfg")
     if call.q_type in ("per_1x128", "per_128x128"):
-        unit = 128 if version >= Version.of("0.1.9") else 256
+        unit = 128 if version >= _NARROW_BLOCKSCALE_SINCE else 256
         if out != "bf16" or call.inter_dim % unit:
             why = f"{call.inter_dim} is not a multiple of {unit}" if out == "bf16" else f"the output is {out}, not bf16"
             return _abort(why, "Unsupported the type for fmoe_fp8_blockscale_g1u1")
@@ -144,7 +148,7 @@ def _find(lists: AsmLists, listed: str, version: Version, call: AsmCall, block_m
         if k.vskip == 1
         and k.smf == 0
         and call.inter_dim % k.tile_n == 0
-        and (version < _BLOCK_M_SINCE or (k.tile_m == block_m and (version < Version.of("0.1.20") or not k.flat)))
+        and (version < _BLOCK_M_SINCE or (k.tile_m == block_m and (version < _FLAT_SKIPPED_SINCE or not k.flat)))
     ]
     if not fitting:
         tiles = ", ".join(map(str, sorted({k.tile_n for k in kernels if k.vskip == 1 and k.smf == 0})))

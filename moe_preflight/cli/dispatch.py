@@ -142,7 +142,8 @@ def _answer_all(source: TextIO, dispatcher: Dispatcher) -> int:
     from moe_preflight.errors import KeyFieldError
 
     read, gfx, bad, number = reader(dispatcher.gfx), dispatcher.gfx, 0, 0
-    write, encode = sys.stdout.write, json.JSONEncoder(ensure_ascii=True).encode
+    encode = json.JSONEncoder(ensure_ascii=True).encode
+    waiting: list[str] = []
     try:
         live = not stat.S_ISREG(os.fstat(source.fileno()).st_mode)
     except (OSError, ValueError):
@@ -158,20 +159,32 @@ def _answer_all(source: TextIO, dispatcher: Dispatcher) -> int:
             try:
                 raw = json.loads(line)
             except json.JSONDecodeError as e:
-                raise KeyFieldError("", f"no JSON: {e.msg} at character {e.colno}.") from None
+                raise KeyFieldError("", f"not JSON: {e.msg} at character {e.colno}.") from None
             except (ValueError, RecursionError):
-                raise KeyFieldError("", "no JSON: a number too long, or nested too deeply.") from None
+                raise KeyFieldError("", "not JSON: a number too long, or nested too deeply.") from None
             key, padded = read(raw)
             out = answer(raw, dispatcher.dispatch(key, padded=padded), gfx)
         except KeyFieldError as e:
             bad += 1
             print(f"moe-preflight: key {number}: {_clean(str(e))}", file=sys.stderr)
             out = {"key": raw, "error": str(e)}
-        write(encode(out) + "\n")
-        if live:
-            sys.stdout.flush()
-    sys.stdout.flush()
+        waiting.append(encode(out) + "\n")
+        if live or len(waiting) >= BATCH:
+            _flush(waiting)
+    _flush(waiting)
     return bad
+
+
+BATCH = 256
+"""Answers written at once when the keys come from a file; keys that come live are answered one by one."""
+
+
+def _flush(waiting: list[str]) -> None:
+    import sys
+
+    sys.stdout.write("".join(waiting))
+    sys.stdout.flush()
+    waiting.clear()
 
 
 def _clean(text: str) -> str:
