@@ -17,12 +17,14 @@ NEVER = ("__pycache__", ".git/", "shared/", ".venv")
 def main() -> None:
     for path in sys.argv[1:]:
         if path.endswith(".whl"):
-            names = zipfile.ZipFile(path).namelist()
+            with zipfile.ZipFile(path) as archive:
+                names = archive.namelist()
             missing = [m for m in WHEEL_MUST if m not in names]
             stray = [n for n in names if not n.startswith("moe_preflight")]
             stray = [n for n in stray if ".dist-info/" not in n]
         else:
-            names = [m.name.split("/", 1)[-1] for m in tarfile.open(path).getmembers()]
+            with tarfile.open(path) as archive:
+                names = [m.name.split("/", 1)[-1] for m in archive.getmembers()]
             missing = [m for m in SDIST_MUST if m not in names]
             stray = []
         stray += [n for n in names if any(word in n for word in NEVER)]

@@ -18,7 +18,9 @@ def check(*args: str, want: int) -> dict[str, Any]:
     """Run ``moe-preflight check MODEL ...`` and insist on its exit code."""
     command = ["moe-preflight", "check", MODEL, "--offline", "--format", "json", *args]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-    assert done.returncode == want, f"{' '.join(command)}: exit {done.returncode}, wanted {want}\n{done.stderr}{done.stdout[:2000]}"
+    assert done.returncode == want, (
+        f"{' '.join(command)}: exit {done.returncode}, wanted {want}\n{done.stderr}{done.stdout[:2000]}"
+    )
     print(f"exit {done.returncode}: {' '.join(args) or '(defaults)'}: {done.stderr.strip()}")
     report: dict[str, Any] = json.loads(done.stdout)
     return report

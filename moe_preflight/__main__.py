@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
 
@@ -10,7 +11,11 @@ def main() -> None:
     if sys.argv[1:] == ["--version"]:
         from moe_preflight import __version__
 
-        print(f"moe-preflight {__version__}")
+        try:
+            print(f"moe-preflight {__version__}", flush=True)
+        except OSError as e:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # the interpreter flushes once more at the end
+            sys.exit(0 if isinstance(e, BrokenPipeError) else 2)
         return
     from moe_preflight.cli.app import run
 

@@ -14,6 +14,7 @@ from moe_preflight.aiter.router import RouterVerdict
 from moe_preflight.aiter.router import judge as judge_router
 from moe_preflight.aiter.sorting import SortCall, judge_sorting
 from moe_preflight.engine.plan import EnginePlan, LayerPlan, RankProblem
+from moe_preflight.errors import UsageError
 from moe_preflight.settings import DECODE_MAX, Tokens
 
 
@@ -79,7 +80,13 @@ def judged_buckets(dispatcher: Dispatcher, tokens: Tokens, max_tokens: int | Non
         wanted = (b for b in every if b > DECODE_MAX)
     else:
         wanted = every
-    return tuple(b for b in wanted if limit is None or b <= limit)
+    judged = tuple(b for b in wanted if limit is None or b <= limit)
+    if not judged:
+        raise UsageError(
+            f"--tokens and --max-num-batched-tokens {max_tokens} leave no token bucket to judge.",
+            hint=f"Buckets of this AITER: {every[0]} to {every[-1]}.",
+        )
+    return judged
 
 
 def key_of(problem: RankProblem, rules: Rules, *, padded: bool = True, token: int = 1) -> Key:

@@ -119,7 +119,7 @@ class Dispatcher:
             block_m, ksplit = _whole(choice.block_m), _whole(choice.ksplit)
         except AiterRaises as e:
             return self._failed(key, str(e), token, q, tuned, row)
-        except (ZeroDivisionError, KeyError, ValueError) as e:
+        except (ZeroDivisionError, KeyError, ValueError, OverflowError) as e:
             return self._failed(key, f"{type(e).__name__}: {e}", token, q, tuned, row)
         if found is not None and row is not None:
             self._remark(slot, q, row, choice, notes)

@@ -6,14 +6,16 @@ summaries here. That keeps every start cheap.
 
 from __future__ import annotations
 
+import os
 import sys
+from contextlib import suppress
 from importlib import import_module
 from typing import Any
 
 import typer
 from typer.core import TyperGroup
 
-from moe_preflight.errors import PreflightError
+from moe_preflight.errors import OutputError, PreflightError
 
 COMMANDS: dict[str, tuple[str, str]] = {
     "check": ("moe_preflight.cli.check", "Judge models on GPUs: acceptance, tuned rows, router, padding."),
@@ -90,9 +92,34 @@ def root(
 def run() -> None:
     """Run the command line; every refusal is one line on stderr and an exit code, never a traceback."""
     try:
-        app(normalise(sys.argv[1:]), prog_name="moe-preflight")
+        try:
+            app(normalise(sys.argv[1:]), prog_name="moe-preflight")
+        except SystemExit:
+            if sys.stdout is not None and not sys.stdout.closed:
+                sys.stdout.flush()  # here, where a full disk can still be told
+            raise
     except PreflightError as e:
         fail(e)
+    except BrokenPipeError:
+        _nowhere()
+        sys.exit(0)
+    except OSError as e:
+        _nowhere()
+        fail(OutputError(f"The output could not be written: {(e.strerror or str(e)).lower()}."))
+    except Exception as e:
+        if os.environ.get("MOE_PREFLIGHT_DEBUG"):
+            raise
+        fail(
+            PreflightError(
+                f"internal error: {type(e).__name__}: {e}.", hint="Please report it; MOE_PREFLIGHT_DEBUG=1 shows where."
+            )
+        )
+
+
+def _nowhere() -> None:
+    """Send what is still buffered for stdout nowhere, so that the interpreter's own last flush does not fail again."""
+    with suppress(OSError, ValueError, AttributeError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def normalise(argv: list[str]) -> list[str]:

@@ -107,6 +107,8 @@ def _warn(text: str) -> None:
 
 
 def _open(keys: str) -> TextIO:
+    import os
+    import stat
     import sys
 
     from moe_preflight.errors import UsageError
@@ -114,6 +116,8 @@ def _open(keys: str) -> TextIO:
     if keys == "-":
         return sys.stdin
     try:
+        if stat.S_ISCHR(os.stat(keys).st_mode) and not os.path.samefile(keys, "/dev/tty"):
+            raise UsageError(f"{keys}: a device, which never ends.", hint="Expected a file of JSON lines, or - for stdin.")
         return open(keys, encoding="utf-8", errors="surrogateescape", newline="\n")
     except (OSError, ValueError) as e:
         why = getattr(e, "strerror", None) or str(e)
@@ -142,7 +146,10 @@ def _answer_all(source: TextIO, dispatcher: Dispatcher) -> int:
     from moe_preflight.errors import KeyFieldError
 
     read, gfx, bad, number = reader(dispatcher.gfx), dispatcher.gfx, 0, 0
-    encode = json.JSONEncoder(ensure_ascii=True).encode
+    encode, decode = (
+        json.JSONEncoder(ensure_ascii=True).encode,
+        json.JSONDecoder(parse_constant=_refuse, object_pairs_hook=_once).decode,
+    )
     waiting: list[str] = []
     try:
         live = not stat.S_ISREG(os.fstat(source.fileno()).st_mode)
@@ -157,7 +164,7 @@ def _answer_all(source: TextIO, dispatcher: Dispatcher) -> int:
             if len(line) > MAX_LINE:
                 raise KeyFieldError("", f"longer than {MAX_LINE} characters.")
             try:
-                raw = json.loads(line)
+                raw = decode(line)
             except json.JSONDecodeError as e:
                 raise KeyFieldError("", f"not JSON: {e.msg} at character {e.colno}.") from None
             except (ValueError, RecursionError):
@@ -173,6 +180,24 @@ def _answer_all(source: TextIO, dispatcher: Dispatcher) -> int:
             _flush(waiting)
     _flush(waiting)
     return bad
+
+
+def _refuse(constant: str) -> object:
+    from moe_preflight.errors import KeyFieldError
+
+    raise KeyFieldError("", f"not JSON: {constant} is no number.")
+
+
+def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    """An object; a field given twice is refused, as nobody can say which one was meant."""
+    from moe_preflight.errors import KeyFieldError
+
+    out = dict(pairs)
+    if len(out) != len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(n for n in names if names.count(n) > 1)
+        raise KeyFieldError(twice, f"{twice}: given twice.")
+    return out
 
 
 BATCH = 256

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import stat
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
@@ -152,7 +154,11 @@ def _chunks(log: str) -> Iterator[bytes]:
 
 
 def _opened(log: str) -> BinaryIO:
-    return os.fdopen(os.dup(sys.stdin.fileno()), "rb", 0) if log == "-" else open(log, "rb", 0)
+    if log == "-":
+        return os.fdopen(os.dup(sys.stdin.fileno()), "rb", 0)
+    if stat.S_ISCHR(os.stat(log).st_mode):
+        raise OSError(errno.EINVAL, "a device, which never ends")
+    return open(log, "rb", 0)
 
 
 def _told(f: BinaryIO, size: int) -> Iterator[bytes]:

@@ -14,14 +14,14 @@ Models = Annotated[list[str] | None, typer.Argument(help="Hub id, folder, config
 Tp = Annotated[
     list[str] | None, typer.Option("--tp", help="Tensor parallel degree; repeat or list: 8,4. [default: 1]", show_default=False)
 ]
-Dp = Annotated[int, typer.Option("--dp", help="Data parallel degree.")]
-Pcp = Annotated[int, typer.Option("--pcp", help="Prefill context parallel degree.")]
-Pp = Annotated[int, typer.Option("--pp", help="Pipeline parallel degree.")]
+Dp = Annotated[int, typer.Option("--dp", help="Data parallel degree.", min=-65536, max=65536)]
+Pcp = Annotated[int, typer.Option("--pcp", help="Prefill context parallel degree.", min=-65536, max=65536)]
+Pp = Annotated[int, typer.Option("--pp", help="Pipeline parallel degree.", min=-65536, max=65536)]
 Ep = Annotated[
     bool, typer.Option("--ep/--no-ep", help="Expert parallelism: experts split, their width stays whole. SGLang: --ep N.")
 ]
 EpSize = Annotated[int | None, typer.Option("--ep-size", help="What --ep N stands for.", hidden=True)]
-Redundant = Annotated[int, typer.Option("--redundant-experts", help="EPLB redundant experts.", min=0)]
+Redundant = Annotated[int, typer.Option("--redundant-experts", help="EPLB redundant experts.", min=0, max=65536)]
 GpuNames = Annotated[
     list[str] | None,
     typer.Option(

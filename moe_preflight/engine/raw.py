@@ -35,6 +35,7 @@ def _layer(model: MoEModel, layer: ExpertLayer, deployment: Deployment, split: p
     key = ("No", model.dtype, model.dtype) if scheme == "none" else KEYS.get(scheme)
     inter = split.inter_dim(layer.moe_intermediate_size)
     act = {"gelu_pytorch_tanh": "gelu_tanh"}.get(layer.activation, layer.activation)
+    known = act in ACT_TYPES
     problem = RankProblem(
         model_dim=layer.model_dim,
         model_dim_padded=layer.model_dim,
@@ -45,9 +46,9 @@ def _layer(model: MoEModel, layer: ExpertLayer, deployment: Deployment, split: p
         topk=layer.topk,
         act_type=ACT_TYPES.get(act, act),
         dtype=model.dtype,
-        q_dtype_a=key[1] if key else None,
-        q_dtype_w=key[2] if key else None,
-        q_type=key[0] if key else None,
+        q_dtype_a=key[1] if key and known else None,
+        q_dtype_w=key[2] if key and known else None,
+        q_type=key[0] if key and known else None,
         use_g1u1=layer.gated,
         doweight_stage1=layer.weight_on_input,
         is_ep=split.use_ep,
@@ -56,7 +57,9 @@ def _layer(model: MoEModel, layer: ExpertLayer, deployment: Deployment, split: p
         global_experts=layer.experts,
         weight_bytes_per_element=BYTES.get(scheme, 2.0),
     )
-    if key:
+    if not known:
+        backend = BackendChoice(None, f"AITER has no MoE kernel for activation {act}", (), False, _SOURCE)
+    elif key:
         backend = BackendChoice("AITER", "no engine stands in between", (), True, _SOURCE)
     else:
         backend = BackendChoice(None, f"AITER has no MoE kernel for {scheme} experts", (), False, _SOURCE)

@@ -87,8 +87,8 @@ def _model(m: Document) -> str:
     quant = "unquantized" if q["scheme"] == "none" else f"{q['method'] or 'given'} {q['scheme']}"
     words = [
         m["architecture"] or m["model_type"] or "shape",
-        f"{m['num_layers']} layers",
-        f"hidden {m['hidden_size']}",
+        f"{m['num_layers'] or '?'} layers",
+        f"hidden {m['hidden_size'] or '?'}",
         m["dtype"],
         f"experts {quant}",
     ]

@@ -54,9 +54,12 @@ def _lines(doc: Document, style: Style, quiet: bool, verbose: bool) -> Iterator[
         f"Compared with AITER {a['version'] or 'version unknown'}, dispatch {a['dispatch_confidence']}, {where}", "  "
     )
     if not quiet:
+        answers: dict[tuple[Any, ...], list[Document]] = {}
+        for o in _of(doc, "key"):
+            answers.setdefault(_shape_of(o), []).append(o)
         for shape in _of(doc, "shape"):
             yield ""
-            yield from _shape(doc, shape, style, verbose)
+            yield from _shape(doc, shape, answers.get(_shape_of(shape), []), style, verbose)
         for o in _of(doc, "tables"):
             if o["status"] == "differ":
                 yield ""
@@ -78,24 +81,19 @@ def _lines(doc: Document, style: Style, quiet: bool, verbose: bool) -> Iterator[
         yield from _wrap(f"Not evaluated: {miss['what']}: {miss['why']}. {miss['how_to_get_it']}", "", "  ")
 
 
-def _shape(doc: Document, shape: Document, style: Style, verbose: bool) -> Iterator[str]:
-    same = (
-        "gfx",
-        "cu_num",
-        "model_dim",
-        "inter_dim",
-        "expert",
-        "topk",
-        "act_type",
-        "dtype",
-        "q_dtype_w",
-        "q_type",
-        "use_g1u1",
-        "doweight_stage1",
-    )
+_SHAPE = (
+    "gfx", "cu_num", "model_dim", "inter_dim", "expert", "topk", "act_type", "dtype", "q_dtype_w", "q_type", "use_g1u1", "doweight_stage1",
+)  # fmt: skip
+
+
+def _shape_of(o: Document) -> tuple[Any, ...]:
+    """What keys of one shape have in common: everything but the tokens."""
+    return tuple(o[k] for k in _SHAPE)
+
+
+def _shape(doc: Document, shape: Document, answers: list[Document], style: Style, verbose: bool) -> Iterator[str]:
     yield style.paint(shape["detail"].partition(":")[0], "bold")
     yield "  " + style.paint(f"{'tokens':>8} {'seen':>7}  {'the log':<14}{'predicted':<22}status", "dim")
-    answers = [o for o in _of(doc, "key") if all(o[k] == shape[k] for k in same)]
     for o in sorted(answers, key=lambda o: (o["token"], o["line"])):
         log = f"{o['stages']} st. " + ("default" if o["kernels"] is None else "tuned")
         p = o["predicted"]

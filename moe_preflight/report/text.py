@@ -68,8 +68,8 @@ def _head(doc: Document, style: Style) -> Iterator[str]:
         q = m["quantization"]
         quant = "unquantized" if q["scheme"] == "none" else f"{q['scheme']} ({q['method'] or 'given'})"
         yield from _wrap(
-            f"{m['id']}{rev} ({m['source']}): {m['architecture'] or m['model_type'] or 'shape'}, {m['num_layers']} layers, "
-            f"hidden {m['hidden_size']}, {m['dtype']}, experts {quant}",
+            f"{m['id']}{rev} ({m['source']}): {m['architecture'] or m['model_type'] or 'shape'}, {m['num_layers'] or '?'} layers, "
+            f"hidden {m['hidden_size'] or '?'}, {m['dtype']}, experts {quant}",
             "  ",
         )
     a = doc["aiter"]

@@ -19,14 +19,19 @@ BY_CODE: dict[str, Rule] = {rule.code: rule for rule in ALL}
 _SEVERITY = {"error": 0, "warning": 1, "info": 2}
 
 
+ALWAYS = frozenset({"MP502", "MP507", "MP513"})
+"""Malformed input: it ends the run with exit 2, so no --select or --ignore may hide why."""
+
+
 def run_rules(run: Run, *, select: tuple[str, ...] = (), ignore: tuple[str, ...] = ()) -> tuple[Finding, ...]:
     """Every finding of the run, errors first, then by code, target and layer. Codes in ``select`` / ``ignore`` may be prefixes."""
     found = advisories.join(run, [f for check in CHECKS for f in check(run)])
+    kept = [f for f in found if f.code in ALWAYS]
     if select:
         found = [f for f in found if f.code.startswith(select)]
     if ignore:
         found = [f for f in found if not f.code.startswith(ignore)]
-    return in_order(found)
+    return in_order([*found, *(f for f in kept if f not in found)])
 
 
 def in_order(findings: Iterable[Finding]) -> tuple[Finding, ...]:

@@ -139,6 +139,17 @@ def refuses(run: Run) -> Iterator[Finding]:
     for target, i, layer in run.layers():
         for r in layer.plan.refusals:
             yield _refusal(target.name, r, target.index, i)
+    for target, i, layer in run.started():
+        b = layer.plan.backend
+        if b.name is None:
+            yield REFUSES.finding(
+                f"{target.name}: no backend takes these experts: {b.reason}.",
+                remedy="Choose a checkpoint or an engine whose scheme has a kernel on this GPU.",
+                confidence="read",
+                target=target.index,
+                layer=i,
+                evidence=[Evidence(b.source, None, b.reason)],
+            )
 
 
 def _refusal(where: str, r: Refusal, target: int, layer: int | None) -> Finding:

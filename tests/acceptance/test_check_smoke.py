@@ -11,7 +11,17 @@ import pytest
 
 pytest.importorskip("torch", reason="check --smoke launches with torch")
 
-SHAPE = ("--shape", "experts=8,topk=2,hidden=256,inter=448", "--tp", "2", "--engine-version", "0.32.0", "--no-tuned", "--gpu", "mi300x")
+SHAPE = (
+    "--shape",
+    "experts=8,topk=2,hidden=256,inter=448",
+    "--tp",
+    "2",
+    "--engine-version",
+    "0.32.0",
+    "--no-tuned",
+    "--gpu",
+    "mi300x",
+)
 
 
 def check(*args: str) -> tuple[int, dict[str, Any]]:

@@ -14,6 +14,7 @@ import subprocess
 import sys
 import time
 import zipfile
+from importlib.util import find_spec
 from itertools import permutations
 from pathlib import Path
 from typing import Any
@@ -112,7 +113,7 @@ def test_what_is_no_plain_file_is_named_and_not_waited_for(kind: str, tmp_path: 
     path = special(tmp_path, kind)
     done = hold(run("check", str(path), *BARE, memory=400), target="inputs")
     assert done.code == 2
-    assert "config.json" in done.out
+    assert "config.json" in "".join(done.out.split()), "a long path may be broken over lines"
 
 
 def test_the_same_stdin_twice_and_a_flood(tmp_path: Path) -> None:
@@ -349,6 +350,8 @@ def test_the_environment_changes_no_byte(env: dict[str, str]) -> None:
 @pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals")
 @pytest.mark.parametrize("argv", [("check", "-"), ("observe", "-"), ("dispatch", "-", "--gfx", "gfx942", "--cu", "304")])
 def test_ctrl_c_ends_it_quietly(argv: tuple[str, ...]) -> None:
+    if argv[0] == "dispatch" and find_spec("aiter") is None:
+        pytest.skip("dispatch waits for keys only where an AITER tree is installed")
     with subprocess.Popen([*COMMAND, *argv], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as p:
         time.sleep(1.5)
         p.send_signal(signal.SIGINT)

@@ -49,7 +49,8 @@ def test_rule_command() -> None:
 
 
 @pytest.mark.parametrize(
-    ("args", "said"), [((), "give one code"), (("MP101", "--all"), "give one code"), (("ck-reject-shape",), "Did you mean ck-rejects-shape")]
+    ("args", "said"),
+    [((), "give one code"), (("MP101", "--all"), "give one code"), (("ck-reject-shape",), "Did you mean ck-rejects-shape")],
 )
 def test_rule_command_refuses_in_one_line(args: tuple[str, ...], said: str) -> None:
     done = rule(*args)
