@@ -200,6 +200,9 @@ def _not_evaluated(run: Run) -> list[NotEvaluated]:
             out.append(
                 NotEvaluated(f"checkpoint of {run.models[c.model].asked}", c.error.message, c.error.hint or "Name a folder.")
             )
+    for u in run.aiter.unread:
+        why = f"it could not be read: {u.reason}; a miss may be a row of this file"
+        out.append(NotEvaluated(f"tuned table {u.file}", why, "Make it a regular file this user may read, of a sane size."))
     if run.request.tuned and run.aiter.root is None and run.targets:
         hint = "pip install --pre amd-aiter, or --aiter DIR or WHEEL; --no-tuned if you do not want it."
         out.append(NotEvaluated("tuned coverage", run.aiter.missing or "no AITER tree was found", hint))

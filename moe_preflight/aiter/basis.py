@@ -53,6 +53,8 @@ class AiterBasis:
     tuned: bool = False
     census: Census | None = None
     unreadable: tuple[Unreadable, ...] = ()
+    unread: tuple[Unreadable, ...] = ()
+    """Tuned tables this tool could not look at: their rows may be what a miss misses."""
     table_errors: tuple[Unreadable, ...] = ()
     differences: tuple[str, ...] = ()
     pin: str | None = None
@@ -138,6 +140,7 @@ def open_basis(
         tuned=table is not None,
         census=census,
         unreadable=_unreadable(tree, table, census),
+        unread=_unread(tree, table),
         table_errors=_table_errors(table),
         differences=witness.differences if witness else (),
         pin=pin,
@@ -191,6 +194,14 @@ def _unreadable(tree: Tree | None, table: TunedTable | None, census: Census | No
     found += [Unreadable(p.file, p.line or None, p.reason) for p in (table.problems if table else [])]
     found += [Unreadable(p.file, p.line or None, p.reason) for p in (census.problems if census else ())]
     return tuple(dict.fromkeys(found))
+
+
+def _unread(tree: Tree | None, table: TunedTable | None) -> tuple[Unreadable, ...]:
+    if tree is None or table is None:
+        return ()
+    found = [Unreadable(p.file, None, p.reason) for p in table.problems if not p.text]
+    names = [(name, reason) for name, reason in tree.unreadable if "tuned_fmoe" in name and "untuned" not in name]
+    return tuple(dict.fromkeys([*found, *(Unreadable(name, None, reason) for name, reason in names)]))
 
 
 def _table_errors(table: TunedTable | None) -> tuple[Unreadable, ...]:

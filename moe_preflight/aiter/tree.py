@@ -19,8 +19,11 @@ from collections.abc import Iterator, Sequence
 from moe_preflight.aiter.version import Version
 from moe_preflight.errors import FileUnreadable, TreeUnavailable, UsageError
 
-MAX_FILE = 64 << 20
+MAX_FILE = 16 << 20
 """Bytes. The largest CSV AITER ships has 1.5 MB, its largest source 1 MB; more than this is not one of its files."""
+MAX_TOTAL = 192 << 20
+"""Bytes read out of one tree. All CSV files and sources this tool looks at come to 11 MB in v0.1.20.post1; a tree that goes on and
+on, or a wheel that unpacks to a thousand times its size, ends here."""
 MAX_NAMES = 200_000
 """Names one listing may return before the folder is taken to be something else."""
 MAX_DEPTH = 24
@@ -89,6 +92,15 @@ class Tree:
     def read_bytes(self, name: str, limit: int = MAX_FILE) -> bytes:
         """Content of one file. Raises FileUnreadable when absent, not regular, too large or outside the tree."""
         raise NotImplementedError
+
+    _left: int = MAX_TOTAL
+
+    def _spend(self, name: str, data: bytes) -> bytes:
+        """``data``, counted against what one tree may make us read."""
+        self._left -= len(data)
+        if self._left < 0:
+            raise FileUnreadable(name, f"the tree has more than the {MAX_TOTAL >> 20} MiB this tool reads of one")
+        return data
 
     def exists(self, name: str) -> bool:
         """Whether ``name`` is a file or folder of the tree."""
@@ -180,7 +192,7 @@ class FolderTree(Tree):
         folder = name.rpartition("/")[0]
         if not self._leads_inside(folder) or (os.path.islink(path) and not self._leads_inside(name)):
             raise FileUnreadable(name, "a link that leads out of the tree")
-        return read_regular(path, limit, name=name)
+        return self._spend(name, read_regular(path, limit, name=name))
 
     def _leads_inside(self, name: str) -> bool:
         """Whether ``name``, its links followed, is still below root. Answers are kept: a listing asks per file."""

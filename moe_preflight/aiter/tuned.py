@@ -52,7 +52,8 @@ class Source(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """A file that could not be read (whole): ``line`` 0 means the file itself, ``text`` what AITER would show."""
+    """A file that could not be read (whole): ``line`` 0 means the file itself, ``text`` what AITER would
+    show; empty when only this tool could not look."""
 
     file: str
     line: int
@@ -144,7 +145,7 @@ def load(tree: Source, rules: Rules, env: Mapping[str, str] | None = None) -> Tu
     columns, bad = _column_order(rules, files)
     table = _assemble(rules, files, columns, fill=merged)
     table.problems, table.missing = problems, missing
-    table.error = error or (bad if merged else None) or (problems[0].text if problems else None) or table.error
+    table.error = error or (bad if merged else None) or next((p.text for p in problems if p.text), None) or table.error
     if merged:
         _merge(table, rules, _untuned_columns(tree))
     if rules.unique_index and table.error is None and (twice := _held_twice(table, rules)):
@@ -184,7 +185,7 @@ def _read(
         except CsvProblem as e:
             problems.append(Problem(path, e.line, e.reason, e.text))
         except FileUnreadable as e:
-            problems.append(Problem(path, 0, e.reason, f"OSError: {path}: {e.reason}"))
+            problems.append(Problem(path, 0, e.reason, ""))  # we could not look; what AITER would find is not known
     if len(paths) > 1 and len(missing) == len(paths) and error is None:
         error = f"FileNotFoundError: No existing config files found in '{os.pathsep.join(paths)}' when merging 'tuned_fmoe'."
     return files, problems, missing, error

@@ -47,7 +47,7 @@ class WheelTree(Tree):
             raise FileUnreadable(name, f"damaged or not readable in the wheel ({type(e).__name__})") from None
         if len(data) > limit:
             raise FileUnreadable(name, f"more than the {limit} bytes this tool reads")
-        return data
+        return self._spend(name, data)
 
     def exists(self, name: str) -> bool:
         if name in self._zip.NameToInfo:

@@ -373,3 +373,15 @@ def test_the_corpus_itself_is_hostile() -> None:
     escapes = (b"\\u001b", b"\\u202e", b"\\ud800")
     texts = [p.read_bytes() for p in CONFIGS.glob("*.json")]
     assert all(any(e in t for t in texts) for e in escapes)
+
+
+def test_a_wheel_that_unpacks_to_nothing_but_line_ends_is_soon_over(tmp_path: Path) -> None:
+    wheel = tmp_path / "amd_aiter-0.1.20-py3-none-any.whl"
+    with zipfile.ZipFile(wheel, "w", zipfile.ZIP_DEFLATED) as z:
+        z.writestr("aiter/configs/tuned_fmoe.csv", TABLE_HEADER + "\n")
+        for i in range(4):
+            z.writestr(f"aiter/configs/model_configs/m{i}_tuned_fmoe.csv", b"\n" * (4 << 20))
+    started = time.monotonic()
+    done = hold(run("check", K2, "--gpu", "mi300x", "--aiter", str(wheel), memory=400))
+    assert time.monotonic() - started < 20
+    assert done.code != 0
