@@ -207,6 +207,9 @@ class _Reader:
         shared, width = self._shared(sizes)
         scoring = self._text("scoring", fam.scoring, "")
         n_group, topk_group = self._group("n_group", fam.n_group), self._group("topk_group", fam.topk_group)
+        if n_group is not None and topk_group is not None and topk_group > n_group:
+            where = self.used.get("topk_group", "topk_group")
+            raise ConfigError(f"{where}: {topk_group} is more than the {n_group} groups; expected at most {n_group}.")
         return ExpertLayer(
             name="main", count=0, first_layer=0, experts=_most(sizes.experts), topk=_most(sizes.topk),
             model_dim=sizes.model_dim, moe_intermediate_size=_most(sizes.inter), activation=activation, gated=fam.gated,
