@@ -16,3 +16,9 @@ def bytes_text(n: int) -> str:
 def any_of(words: list[str]) -> str:
     """``1``, ``1 or 2``, ``1, 2 or 4``."""
     return " or ".join(filter(None, [", ".join(words[:-1]), words[-1]])) if words else ""
+
+
+def sentence_of(clauses: list[str]) -> str:
+    """The clauses as one sentence: ``First; second.`` Empty when there are none."""
+    text = "; ".join(clauses)
+    return f"{text[:1].upper()}{text[1:]}." if text else ""

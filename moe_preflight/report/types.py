@@ -48,7 +48,7 @@ class Finding:
 
     def concerns(self, target: int, model: int) -> bool:
         """Does this count for target ``target`` of model ``model``?"""
-        return self.target == target or (self.target is None and self.model in (None, model))
+        return _concerns(self, target, model)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,12 @@ class NotEvaluated:
 
     def concerns(self, target: int, model: int) -> bool:
         """Does this count for target ``target`` of model ``model``?"""
-        return self.target == target or (self.target is None and self.model in (None, model))
+        return _concerns(self, target, model)
+
+
+def _concerns(said: Finding | NotEvaluated, target: int, model: int) -> bool:
+    """What is said of one target counts there; what is said of a model, or of the whole run, counts at each of its targets."""
+    return said.target == target or (said.target is None and said.model in (None, model))
 
 
 def verdict(findings: Iterable[Finding], not_evaluated: Sequence[NotEvaluated]) -> str:

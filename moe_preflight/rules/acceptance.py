@@ -11,7 +11,7 @@ from moe_preflight.evaluate import LayerEvaluation, TargetEvaluation
 from moe_preflight.report.types import Evidence, Finding
 from moe_preflight.rules.rule import Rule
 from moe_preflight.rules.run import Run, spans
-from moe_preflight.units import any_of
+from moe_preflight.units import any_of, sentence_of
 
 CK_TEXT = "device_gemm with the specified compilation parameters does not support this GEMM problem"
 
@@ -111,7 +111,7 @@ def _remedy(run: Run, target: TargetEvaluation, layer: LayerEvaluation, unit: in
         options.append(
             "no split changes model_dim: run these experts on Triton (VLLM_ROCM_USE_AITER_MOE=0, or --moe-backend triton)"
         )
-    return f"{'; '.join(options)[:1].upper()}{'; '.join(options)[1:]}." if options else REJECTED.remedy
+    return sentence_of(options) or REJECTED.remedy
 
 
 def rejected(run: Run) -> Iterator[Finding]:

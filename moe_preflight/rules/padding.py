@@ -9,7 +9,7 @@ from moe_preflight.engine.plan import LayerPlan
 from moe_preflight.report.types import Evidence, Finding
 from moe_preflight.rules.rule import Rule
 from moe_preflight.rules.run import Run
-from moe_preflight.units import any_of, bytes_text
+from moe_preflight.units import any_of, bytes_text, sentence_of
 
 COST = Rule(
     code="MP111",
@@ -69,7 +69,7 @@ def cost(run: Run) -> Iterator[Finding]:
         yield COST.finding(
             f"{target.name}: {', '.join(sizes)}: +{c.extra_compute_pct:.1f} % expert GEMM arithmetic, "
             f"+{bytes_text(c.extra_weight_bytes)} of weights per rank.",
-            remedy=(_sentence("; ".join(options)) + rest) if options else (rest.strip() or COST.remedy),
+            remedy=(sentence_of(options) + rest).strip() or COST.remedy,
             confidence="read",
             target=target.index,
             layer=i,
@@ -104,10 +104,6 @@ def _unpadded(plan: LayerPlan, memory: int | None) -> list[str]:
 
 OF_NOTE = {"padding-not-zeroed": NOT_ZEROED, "intermediate-pad-ignored": PAD_IGNORED}
 """Which of the engine's notes are findings of this file; the others are MP403's."""
-
-
-def _sentence(text: str) -> str:
-    return text[:1].upper() + text[1:] + "."
 
 
 RULES = (COST, NOT_ZEROED, PAD_IGNORED)
