@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any
 
 from moe_preflight.aiter.basis import Basis, open_basis
+from moe_preflight.aiter.key import NOT_READ
 from moe_preflight.engine import engine_pin, plan
 from moe_preflight.engine.plan import Deployment
 from moe_preflight.errors import PreflightError, Unavailable
@@ -200,9 +201,27 @@ def _not_evaluated(run: Run) -> list[NotEvaluated]:
             out.append(
                 NotEvaluated(f"checkpoint of {run.models[c.model].asked}", c.error.message, c.error.hint or "Name a folder.")
             )
+    reasons: dict[str, list[str]] = {}
     for u in run.aiter.unread:
-        why = f"it could not be read: {u.reason}; a miss may be a row of this file"
-        out.append(NotEvaluated(f"tuned table {u.file}", why, "Make it a regular file this user may read, of a sane size."))
+        reasons.setdefault(u.reason, []).append(u.file)
+    for reason, files in reasons.items():
+        what = f"tuned table {files[0]}" + (f" and {len(files) - 1} more" if len(files) > 1 else "")
+        why = f"{'they' if len(files) > 1 else 'it'} could not be read: {reason}; a miss may be a row in there"
+        out.append(NotEvaluated(what, why, "Make it a regular file this user may read, of a sane size."))
+    for reason in dict.fromkeys(
+        s.reason
+        for _, _, layer in run.started()
+        for d in layer.dispatches
+        for s in (d.stage1, d.stage2)
+        if s is not None and s.reason.startswith(NOT_READ)
+    ):
+        out.append(
+            NotEvaluated(
+                f"assembly kernels: {reason.removeprefix(NOT_READ)}",
+                "whether AITER ships a kernel for this shape is not known",
+                "Make it a file this user may read, as AITER ships it.",
+            )
+        )
     if run.request.tuned and run.aiter.root is None and run.targets:
         hint = "pip install --pre amd-aiter, or --aiter DIR or WHEEL; --no-tuned if you do not want it."
         out.append(NotEvaluated("tuned coverage", run.aiter.missing or "no AITER tree was found", hint))

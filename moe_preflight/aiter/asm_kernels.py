@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from moe_preflight.aiter.key import NOT_READ
 from moe_preflight.aiter.tiles import TileVerdict
 from moe_preflight.aiter.tree import Tree
 from moe_preflight.aiter.version import Version
@@ -52,7 +53,19 @@ def asm_lists(tree: Tree, gfx: str) -> AsmLists | None:
                 lists[file.rpartition("/")[2].removesuffix(".csv")] = _read(file, tree.read_text(file, MAX_LIST))
             except FileUnreadable as e:
                 unreadable.append((file, e.reason))
+    below = f"{tree.hsa_prefix}/{gfx}/fmoe"
+    unreadable += [(name, why) for name, why in tree.unreadable if name.startswith(below) or below.startswith(f"{name}/")]
     return AsmLists(gfx, lists, tuple(unreadable)) if lists or unreadable else None
+
+
+def _unread(lists: AsmLists, listed: str) -> TileVerdict | None:
+    """What to say of list ``listed`` when it, or the folder it would be in, could not be read: nothing about the kernel."""
+    if listed in lists.lists:
+        return None
+    for name, why in lists.unreadable:
+        if not name.endswith(".csv") or name.endswith(f"/{listed}.csv"):
+            return TileVerdict(None, None, None, f"{NOT_READ}{name} could not be read ({why})", source=name)
+    return None
 
 
 def _is_number(text: str) -> bool:
@@ -136,6 +149,9 @@ def judge_one_stage(lists: AsmLists, version: Version, call: AsmCall) -> TileVer
 
 def _find(lists: AsmLists, listed: str, version: Version, call: AsmCall, block_m: int) -> TileVerdict:
     """get_heuristic_kernel: the named kernel, or any whose tile fits."""
+    unread = _unread(lists, listed)
+    if unread is not None:
+        return unread
     kernels = lists.lists.get(listed, ())
     if call.kernel:
         found = next((k for k in kernels if k.name == call.kernel), None)
@@ -187,6 +203,9 @@ def judge_asm_stage1(lists: AsmLists, version: Version, call: AsmCall) -> TileVe
     if listed is None:
         what = f"{call.dtype_a} x {call.dtype_w}, {call.q_type}{', weighted' if call.doweight else ''}"
         return _abort(f"there are no assembly stage 1 kernels for {what}", "Unsupported input_type")
+    unread = _unread(lists, listed)
+    if unread is not None:
+        return unread
     kernels = lists.lists.get(listed, ())
     if call.kernel:
         found = next((k for k in kernels if k.name == call.kernel), None)

@@ -12,6 +12,10 @@ Confidence = str
 """``verified`` | ``read`` | ``modelled`` | ``unverified`` | ``measured`` (DESIGN section 4)."""
 
 
+NOT_READ = "not looked at: "
+"""Begins a Stage's reason when its verdict is open because a list of kernels could not be read."""
+
+
 @dataclass(frozen=True, slots=True)
 class Key:
     """One question to ``fused_moe``. dtypes are short names: bf16 fp16 fp8 i8 fp4x2 i4x2 u32; ``q_type`` is No,

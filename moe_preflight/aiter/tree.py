@@ -2,7 +2,9 @@
 
 A tree is what holds ``aiter/configs``: an installed distribution, a folder, a git checkout or a wheel file. Importing
 AITER would run ``rocminfo``, merge tables into a shared temporary folder and may rewrite the installed CSVs, so this
-module only lists and reads. Nothing is ever written, nothing outside the tree is read, and every read has a size cap.
+module only lists and reads. Nothing is ever written and every read has a size cap. A link to a file outside is followed when
+the file there has the link's own name: installers that link (uv's symlink mode, ``cp -rs``, Nix, Bazel) keep names, and a link
+``x_tuned_fmoe.csv -> /etc/passwd`` stays unread. Folders outside are not entered.
 
 Where things are: a checkout has ``csrc`` and ``hsa`` at its root, an installed wheel under ``aiter_meta``; the file
 ``aiter/install_mode`` says which of the two AITER itself would take (aiter/jit/core.py:447-467, v0.1.20.post1).
@@ -27,6 +29,7 @@ on, or a wheel that unpacks to a thousand times its size, ends here."""
 MAX_NAMES = 200_000
 """Names one listing may return before the folder is taken to be something else."""
 MAX_DEPTH = 24
+LEADS_OUT = "a link to a folder outside the tree"
 
 INSTALL_HINT = "Install AMD's distribution with: pip install --pre amd-aiter; or give --aiter DIR or WHEEL."
 
@@ -151,7 +154,11 @@ class FolderTree(Tree):
 
     def names(self, under: str, suffix: str = "") -> list[str]:
         under = under.strip("/")
-        if not _plain(under) or not self._leads_inside(under):
+        if not _plain(under):
+            return []
+        if not self._leads_inside(under):
+            if os.path.isdir(os.path.join(self.root, under)):
+                self._note(under, LEADS_OUT)
             return []
         out: list[str] = []
         self._walk(under, suffix, out, set(), 0)
@@ -172,7 +179,7 @@ class FolderTree(Tree):
                         if name.endswith(suffix):
                             out.append(name)
                     elif not self._leads_inside(name):
-                        self._note(name, "a link that leads out of the tree")
+                        self._note(name, LEADS_OUT)
                     elif (real := os.path.realpath(e.path)) not in seen:
                         seen.add(real)
                         self._walk(name, suffix, out, seen, depth + 1)
@@ -190,8 +197,10 @@ class FolderTree(Tree):
             raise FileUnreadable(name, "not a name inside the tree")
         path = os.path.join(self.root, name)
         folder = name.rpartition("/")[0]
-        if not self._leads_inside(folder) or (os.path.islink(path) and not self._leads_inside(name)):
-            raise FileUnreadable(name, "a link that leads out of the tree")
+        if not self._leads_inside(folder):
+            raise FileUnreadable(name, LEADS_OUT)
+        if os.path.islink(path) and not self._same_file_elsewhere(name):
+            raise FileUnreadable(name, "a link to a file of another name outside the tree")
         return self._spend(name, read_regular(path, limit, name=name))
 
     def _leads_inside(self, name: str) -> bool:
@@ -203,8 +212,23 @@ class FolderTree(Tree):
             self._inside[name] = known
         return known
 
+    def _same_file_elsewhere(self, name: str) -> bool:
+        """Whether the link ``name`` stays inside, ends at nothing or something special (the reading says what), or at a file of its
+        own name."""
+        if self._leads_inside(name):
+            return True
+        path = os.path.join(self.root, name)
+        return not os.path.isfile(path) or os.path.basename(os.path.realpath(path)) == os.path.basename(name)
+
     def exists(self, name: str) -> bool:
-        return _plain(name) and os.path.exists(os.path.join(self.root, name)) and self._leads_inside(name)
+        if not _plain(name):
+            return False
+        path = os.path.join(self.root, name)
+        if not os.path.exists(path):
+            return False
+        if self._leads_inside(name):
+            return True
+        return not os.path.isdir(path) and self._leads_inside(name.rpartition("/")[0])
 
     def locate(self, name: str) -> str:
         return os.path.join(self.root, name)

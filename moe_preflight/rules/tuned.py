@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from moe_preflight.aiter.basis import Unreadable
 from moe_preflight.report.types import Evidence, Finding
 from moe_preflight.rules.rule import Rule
 from moe_preflight.rules.run import Run, spans
@@ -181,10 +182,16 @@ def order(run: Run) -> Iterator[Finding]:
 
 
 def unreadable(run: Run) -> Iterator[Finding]:
-    """MP303."""
+    """MP303: one finding per reason; a bad line is a reason of its own."""
+    kinds: dict[tuple[str, str], list[Unreadable]] = {}
     for u in run.aiter.unreadable:
-        where = u.file if u.line is None else f"{u.file}:{u.line}"
-        yield UNREADABLE.finding(f"{where}: {u.reason}.", confidence="read", evidence=[Evidence(u.file, u.line, u.reason)])
+        kinds.setdefault((u.reason, "" if u.line is None else f"{u.file}:{u.line}"), []).append(u)
+    for (reason, at), mine in kinds.items():
+        where = at or mine[0].file
+        more = f" ({len(mine)} such files; this is the first)" if len(mine) > 1 else ""
+        yield UNREADABLE.finding(
+            f"{where}: {reason}{more}.", confidence="read", evidence=[Evidence(u.file, u.line, u.reason) for u in mine[:5]]
+        )
 
 
 def refused(run: Run) -> Iterator[Finding]:

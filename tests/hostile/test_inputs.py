@@ -184,6 +184,37 @@ def test_special_files_among_the_tables_are_not_opened(kind: str, tmp_path: Path
     assert "root:" not in done.out
 
 
+def test_a_tree_of_links_is_the_tree(tmp_path: Path) -> None:
+    """uv's symlink mode and ``cp -rs`` link every file to a store elsewhere."""
+    store = a_tree(tmp_path / "store", default=f"{TABLE_HEADER}\n{ROW}\n", other=f"{TABLE_HEADER}\n".encode())
+    linked = tmp_path / "linked"
+    for path in sorted(store.rglob("*")):
+        if path.is_file():
+            (linked / path.relative_to(store)).parent.mkdir(parents=True, exist_ok=True)
+            (linked / path.relative_to(store)).symlink_to(path)
+    docs = [report("check", "--shape", SHAPE, "--aiter", str(t), *V20, "--gpu", "mi300x")[1] for t in (store, linked)]
+    for doc in docs:
+        doc["aiter"].pop("root")
+    assert docs[0]["aiter"]["moe_csv_files"] > 0
+    assert docs[0]["aiter"] == docs[1]["aiter"]
+    assert [f["code"] for f in docs[0]["findings"]] == [f["code"] for f in docs[1]["findings"]]
+
+
+@pytest.mark.parametrize("kind", ["fifo", "/dev/zero", "/etc/passwd"])
+def test_many_links_of_one_kind_are_one_finding(kind: str, tmp_path: Path) -> None:
+    tree = a_tree(tmp_path, default=f"{TABLE_HEADER}\n{ROW}\n")
+    models = tree / "aiter" / "configs" / "model_configs"
+    for i in range(5):
+        special(tmp_path, kind).rename(models / f"z{i}_tuned_fmoe.csv")
+    done, doc = report("check", "--shape", SHAPE, "--aiter", str(tree), *V20, "--gpu", "mi300x")
+    found = [f for f in doc["findings"] if f["code"] == "MP303"]
+    assert len(found) == 1
+    assert "z0_tuned_fmoe.csv" in found[0]["message"]
+    assert "5 such files" in found[0]["message"]
+    assert done.code == 3
+    assert len([n for n in doc["not_evaluated"] if "z0_tuned_fmoe.csv" in n["what"]]) == len(doc["not_evaluated"]) == 1
+
+
 WHEELS: dict[str, bytes | list[tuple[str, bytes]]] = {
     "not a zip": b"PK is not enough",
     "empty": b"",

@@ -9,6 +9,7 @@ import pytest
 
 from moe_preflight.aiter.asm_kernels import AsmCall, AsmLists, asm_lists, judge_asm_stage1, judge_one_stage
 from moe_preflight.aiter.kernel_names import parse
+from moe_preflight.aiter.key import NOT_READ
 from moe_preflight.aiter.tree import open_tree
 from moe_preflight.aiter.version import Version
 from tests.corpus import corpus, needs_corpus
@@ -43,6 +44,28 @@ def fp8(inter_dim: int, kernel: str = "", **more: object) -> AsmCall:
 
 def test_a_tree_without_lists_says_nothing(tmp_path: Path, lists: AsmLists) -> None:
     assert asm_lists(open_tree(str(tmp_path)), "gfx950") is None
+
+
+@pytest.mark.parametrize("kind", ["list", "folder"])
+def test_a_list_that_cannot_be_read_says_nothing_of_its_kernels(tmp_path: Path, lists: AsmLists, kind: str) -> None:
+    """An unread list is no absent kernel: the verdict stays open, named or not, in one stage and in two."""
+    gfx = tmp_path / "hsa/gfx942"
+    if kind == "list":
+        (gfx / "fmoe/silu/fmoe_bf16_pertokenFp8_g1u1_silu.csv").write_bytes(b"\xff")
+        (gfx / "fmoe_2stages/fmoe_stage1_bf16_pertokenFp8_g1u1.csv").write_text("tile_m,knl_name\n1,x\n")
+    else:
+        other = tmp_path.parent / f"{tmp_path.name}-out"
+        other.mkdir()
+        for folder in ("fmoe/silu", "fmoe_2stages"):
+            (gfx / folder).rename(other / folder.replace("/", "-"))
+            (gfx / folder).symlink_to(other / folder.replace("/", "-"))
+    broken = asm_lists(open_tree(str(tmp_path)), "gfx942")
+    assert broken is not None
+    for judge, known in ((judge_one_stage, "a"), (judge_asm_stage1, "s1")):
+        for kernel in (known, "no_such_kernel", ""):
+            v = judge(broken, NEW, fp8(384, kernel))
+            assert (v.accepted, v.raises) == (None, "")
+            assert v.reason.startswith(NOT_READ)
 
 
 def test_one_stage_needs_a_tile_that_divides_the_width(lists: AsmLists) -> None:

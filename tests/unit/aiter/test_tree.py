@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from moe_preflight.aiter.tree import Tree, open_tree
+from moe_preflight.aiter.tree import LEADS_OUT, Tree, open_tree
 from moe_preflight.errors import FileUnreadable, InputError, TreeUnavailable, UsageError
 from tests.corpus import corpus, needs_corpus
 
@@ -214,14 +214,36 @@ class TestInsideOnly:
         with pytest.raises(FileUnreadable):
             tree.read_bytes(name)
 
-    def test_a_file_link_out_is_listed_but_not_read(self, tmp_path: Path) -> None:
-        (tmp_path / "secret.csv").write_text("s")
+    def test_a_file_link_out_is_read_when_the_name_is_kept(self, tmp_path: Path) -> None:
+        """uv's symlink mode, cp -rs and runfiles link file by file; ``x.csv -> secret`` is another matter."""
         make(tmp_path / "t")
-        (tmp_path / "t/aiter/configs/x.csv").symlink_to(tmp_path / "secret.csv")
+        (tmp_path / "store").mkdir()
+        (tmp_path / "store/x.csv").write_text("s")
+        (tmp_path / "t/aiter/configs/x.csv").symlink_to(tmp_path / "store/x.csv")
+        (tmp_path / "t/aiter/configs/y.csv").symlink_to(tmp_path / "store/x.csv")
         tree = open_tree(str(tmp_path / "t"))
         assert "aiter/configs/x.csv" in tree.names("aiter/configs", ".csv")
-        with pytest.raises(FileUnreadable, match="leads out of the tree"):
-            tree.read_bytes("aiter/configs/x.csv")
+        assert tree.exists("aiter/configs/x.csv")
+        assert tree.read_bytes("aiter/configs/x.csv") == b"s"
+        with pytest.raises(FileUnreadable, match="of another name outside"):
+            tree.read_bytes("aiter/configs/y.csv")
+
+    @pytest.mark.parametrize("target", ["/dev/zero", "loop.csv", "nowhere", "pipe.csv"])
+    def test_links_to_no_file_are_refused(self, tmp_path: Path, target: str) -> None:
+        make(tmp_path / "t")
+        os.mkfifo(tmp_path / "pipe.csv")
+        link = tmp_path / "t/aiter/configs" / ("pipe.csv" if target == "pipe.csv" else "loop.csv")
+        link.symlink_to(tmp_path / target if target == "pipe.csv" else target)
+        with pytest.raises(FileUnreadable):
+            open_tree(str(tmp_path / "t")).read_bytes(f"aiter/configs/{link.name}")
+
+    def test_a_listing_that_leads_out_says_so(self, tmp_path: Path) -> None:
+        make(tmp_path / "t")
+        (tmp_path / "out").mkdir()
+        (tmp_path / "t/more").symlink_to(tmp_path / "out")
+        tree = open_tree(str(tmp_path / "t"))
+        assert tree.names("more") == []
+        assert tree.unreadable == [("more", LEADS_OUT)]
 
     def test_a_folder_link_out_is_reported(self, tmp_path: Path) -> None:
         make(tmp_path / "t")
@@ -230,8 +252,8 @@ class TestInsideOnly:
         (tmp_path / "t/aiter/configs/more").symlink_to(tmp_path / "out")
         tree = open_tree(str(tmp_path / "t"))
         assert not [n for n in tree.names("aiter/configs") if "more" in n]
-        assert tree.unreadable == [("aiter/configs/more", "a link that leads out of the tree")]
-        with pytest.raises(FileUnreadable, match="leads out"):
+        assert tree.unreadable == [("aiter/configs/more", LEADS_OUT)]
+        with pytest.raises(FileUnreadable, match="folder outside"):
             tree.read_bytes("aiter/configs/more/a.csv")
 
     def test_links_inside_are_followed_and_loops_end(self, tmp_path: Path) -> None:
