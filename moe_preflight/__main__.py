@@ -7,7 +7,18 @@ import sys
 
 
 def main() -> None:
-    """Start the command line. ``--version`` alone is answered without loading it: scripts ask it often."""
+    """Start the command line. Ctrl-C at any moment, while modules are still being loaded too, ends it without a word with 130."""
+    try:
+        _start()
+    except KeyboardInterrupt:
+        import signal
+
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # a second one, while the interpreter ends, would be told as a traceback
+        sys.exit(130)
+
+
+def _start() -> None:
+    """``--version`` alone is answered without loading the command line: scripts ask it often."""
     if sys.argv[1:] == ["--version"]:
         from moe_preflight import __version__
 

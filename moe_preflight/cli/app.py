@@ -15,7 +15,7 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-from moe_preflight.errors import OutputError, PreflightError
+from moe_preflight.errors import OutputError, PreflightError, UsageError
 
 COMMANDS: dict[str, tuple[str, str]] = {
     "check": ("moe_preflight.cli.check", "Judge models on GPUs: acceptance, tuned rows, router, padding."),
@@ -53,6 +53,15 @@ class LazyGroup(TyperGroup):
         one = typer.Typer(add_completion=False, rich_markup_mode=None)
         one.command(cmd_name)(getattr(import_module(module), cmd_name.replace("-", "_")))
         return typer.main.get_command(one)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        if args and args[0] not in COMMANDS and not args[0].startswith("-") and not ctx.resilient_parsing:
+            from difflib import get_close_matches
+
+            close = get_close_matches(args[0].lower(), COMMANDS, n=1)
+            guess = f"Did you mean {close[0]}? " if close else ""
+            raise UsageError(f"{args[0]}: no such command.", hint=f"{guess}All of them: moe-preflight --help.")
+        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         with formatter.section("Commands"):

@@ -8,7 +8,7 @@ import typer
 
 
 def rule(
-    code: Annotated[str | None, typer.Argument(help="A finding's code, such as MP101, or its name.")] = None,
+    code: Annotated[str | None, typer.Argument(help="A finding's code, such as MP101, its name, or an advisory's id.")] = None,
     every: Annotated[bool, typer.Option("--all", help="Every rule.")] = False,
     format: Annotated[str, typer.Option("--format", help="text or json.")] = "text",
 ) -> None:
@@ -28,6 +28,11 @@ def rule(
         rules = known
     else:
         assert code is not None
+        if code.upper().startswith("MPA-"):  # an advisory: what findings cite beside their code
+            from moe_preflight.cli.advisories import advisories
+
+            advisories([code], format)
+            return
         rules = [r for r in known if code.lower() in (r.code.lower(), r.name)]
         if not rules:
             from difflib import get_close_matches
