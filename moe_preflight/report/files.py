@@ -1,7 +1,8 @@
 """Write files whole or not at all.
 
-A file is written beside its destination under a name of its own and then moved over it, so a reader sees the old content or the new, and
-a symbolic link of that name is replaced, never written through. What already is a stream (``/dev/stderr``, ``/dev/fd/N``, a FIFO, a
+A file is written beside its destination under a name of its own and then moved over it, so a reader sees the old content or the new. A
+symbolic link stays and the file it points at is the destination, as with the shell's ``>``; a link that somebody else put into a
+folder all may write to (/tmp) is refused, as Linux does (fs.protected_symlinks). What already is a stream (``/dev/stderr``, ``/dev/fd/N``, a FIFO, a
 character device) is written to in place.
 """
 
@@ -51,10 +52,11 @@ def write_files(files: Iterable[tuple[str, bytes]]) -> None:
     streams: list[tuple[str, bytes]] = []
     try:
         for path, data in files:
-            if _is_stream(path):
-                streams.append((path, data))
+            place = destination(path)
+            if _is_stream(place):
+                streams.append((place, data))
             else:
-                staged.append((_stage(path, data), path))
+                staged.append((_stage(place, data), place))
         while staged:
             _move(*staged[0])
             staged.pop(0)
@@ -69,6 +71,23 @@ def write_files(files: Iterable[tuple[str, bytes]]) -> None:
 def write_file(path: str, data: bytes) -> None:
     """One file, whole or not at all."""
     write_files([(path, data)])
+
+
+def destination(path: str) -> str:
+    """Where a file named ``path`` lies: the end of its symbolic links, present or not. Raises OutputError for links without an end."""
+    if stream_of(path) is not None or not os.path.islink(path):
+        return path
+    link, folder = os.lstat(path), os.stat(os.path.dirname(path) or ".")
+    shared = folder.st_mode & stat.S_ISVTX and folder.st_mode & stat.S_IWOTH
+    if shared and link.st_uid not in (os.geteuid(), folder.st_uid):
+        raise OutputError(
+            f"{clean(path)}: a symbolic link of another user in a folder all may write to; nothing was written.",
+            hint="Name the file itself.",
+        )
+    place = os.path.realpath(path)
+    if os.path.islink(place):
+        raise refused(path, OSError(errno.ELOOP, os.strerror(errno.ELOOP)))
+    return place
 
 
 def _is_stream(path: str) -> bool:
@@ -163,6 +182,7 @@ _HINTS = {
     errno.EDQUOT: "Make room, or choose another place.",
     errno.EFBIG: "Choose another place.",
     errno.ENAMETOOLONG: "Choose a shorter name.",
+    errno.ELOOP: "Its symbolic links go round in a circle; name a file.",
     errno.ENXIO: "Nobody reads this FIFO; start its reader first.",
     errno.EBADF: "That file descriptor is not open for writing.",
 }

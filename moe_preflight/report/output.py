@@ -85,9 +85,9 @@ def _destination(file: str, flag: str) -> str | None:
 
 
 def _same_file(path: str) -> str:
-    """Equal for two spellings of one destination. A link in the last place is a name of its own, for it would be replaced."""
-    folder, name = os.path.split(os.path.abspath(path))
-    return os.path.join(os.path.realpath(folder), name)
+    """Equal for two spellings of one destination, symbolic links among them: they are written through."""
+    number = stream_of(path)
+    return f"file descriptor {number}" if number is not None else os.path.realpath(path)
 
 
 def use_colour(choice: str, stream: TextIO | None, env: Mapping[str, str] | None = None) -> bool:

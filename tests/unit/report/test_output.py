@@ -141,15 +141,52 @@ def test_a_file_that_is_there_is_replaced_and_keeps_its_mode(tmp_path: Path) -> 
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
-def test_a_symbolic_link_is_replaced_never_written_through(tmp_path: Path) -> None:
+@pytest.mark.parametrize("there", [True, False])
+def test_a_symbolic_link_stays_and_its_file_is_written(tmp_path: Path, there: bool) -> None:
+    (tmp_path / "far").mkdir()
+    target = tmp_path / "far" / "target"
+    if there:
+        target.write_text("old")
+        target.chmod(0o600)
+    (tmp_path / "middle").symlink_to("far/target")
+    (tmp_path / "report").symlink_to("middle")
+    write_file(str(tmp_path / "report"), b"new")
+    assert target.read_text() == "new"
+    assert (tmp_path / "report").is_symlink()
+    assert (tmp_path / "middle").is_symlink()
+    assert not there or stat.S_IMODE(target.stat().st_mode) == 0o600
+    assert left(tmp_path) == {"far", "middle", "report"}
+    assert left(tmp_path / "far") == {"target"}
+
+
+def test_a_symbolic_link_to_a_device_is_written_in_place(tmp_path: Path) -> None:
+    (tmp_path / "report").symlink_to("/dev/null")
+    write_file(str(tmp_path / "report"), b"new")
+    assert stat.S_ISCHR((tmp_path / "report").stat().st_mode)
+
+
+def test_symbolic_links_without_an_end_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "loop").symlink_to("loop")
+    with pytest.raises(OutputError, match="circle"):
+        write_file(str(tmp_path / "loop"), b"new")
+    assert (tmp_path / "loop").is_symlink()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a link away")
+def test_a_link_of_somebody_else_in_a_shared_folder_is_refused(tmp_path: Path) -> None:
+    tmp_path.chmod(0o1777)
     (tmp_path / "victim").write_text("untouched")
     (tmp_path / "report").symlink_to("victim")
-    write_file(str(tmp_path / "report"), b"new")
+    os.lchown(tmp_path / "report", 12345, 12345)
+    with pytest.raises(OutputError, match="another user"):
+        write_file(str(tmp_path / "report"), b"new")
     assert (tmp_path / "victim").read_text() == "untouched"
-    assert not (tmp_path / "report").is_symlink()
-    (tmp_path / "loop").symlink_to("loop")
-    write_file(str(tmp_path / "loop"), b"new")
-    assert (tmp_path / "loop").read_text() == "new"
+
+
+def test_a_link_and_its_file_are_one_destination(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to("real")
+    with pytest.raises(UsageError, match="two reports"):
+        sinks([f"json={tmp_path}/real", f"sarif={tmp_path}/link"])
 
 
 @pytest.mark.parametrize(
