@@ -191,7 +191,7 @@ def _facts_version(version: Version | None) -> Version:
 
 def _unreadable(tree: Tree | None, table: TunedTable | None, census: Census | None) -> tuple[Unreadable, ...]:
     found = [Unreadable(name, None, reason) for name, reason in (tree.unreadable if tree else [])]
-    found += [Unreadable(p.file, p.line or None, p.reason) for p in (table.problems if table else [])]
+    found += [Unreadable(p.file, p.line or None, p.reason) for p in ([] if table is None else table.problems)]
     found += [Unreadable(p.file, p.line or None, p.reason) for p in (census.problems if census else ())]
     return tuple(dict.fromkeys(found))
 
@@ -205,5 +205,8 @@ def _unread(tree: Tree | None, table: TunedTable | None) -> tuple[Unreadable, ..
 
 
 def _table_errors(table: TunedTable | None) -> tuple[Unreadable, ...]:
-    texts = [t for t in ((table.error, table.conflict) if table else ()) if t]
-    return tuple(Unreadable("aiter/configs", None, t) for t in texts)
+    """What AITER raises on the tables, at the file and line that make it do so where one does."""
+    if table is None:  # never `not table`: one without rows is still one
+        return ()
+    at = {p.text: (p.file, p.line or None) for p in reversed(table.problems)}
+    return tuple(Unreadable(*at.get(t, ("aiter/configs", None)), t) for t in (table.error, table.conflict) if t)

@@ -11,6 +11,7 @@ from moe_preflight.evaluate import LayerEvaluation, TargetEvaluation
 from moe_preflight.report.types import Evidence, Finding
 from moe_preflight.rules.rule import Rule
 from moe_preflight.rules.run import Run, spans
+from moe_preflight.rules.tuned import table_remedy, where_of
 from moe_preflight.units import any_of, sentence_of
 
 CK_TEXT = "device_gemm with the specified compilation parameters does not support this GEMM problem"
@@ -169,11 +170,15 @@ def raises(run: Run) -> Iterator[Finding]:
         ds = layer.dispatches
         for text in dict.fromkeys(d.error for d in ds if d.error):
             bad = {d.token for d in ds if d.error == text}
+            table = next((u for u in run.aiter.table_errors if u.reason == text), None)
             yield RAISES.finding(
-                f'{target.name}: AITER raises "{text}" {_when(ds, bad)}.',
+                f'{target.name}: AITER raises "{text}" {_when(ds, bad)}'
+                + (f", while it loads {where_of(table)}." if table else "."),
+                remedy=table_remedy(table) if table else None,
                 confidence=_weakest(ds),
                 target=target.index,
                 layer=i,
+                evidence=[Evidence(table.file, table.line, text)] if table else (),
             )
         unbuilt = {
             d.token: s.reason for d in ds for _, s in _stages(d) if s.accepted is False and s.kind == "ck" and s.tile_n is None

@@ -197,11 +197,39 @@ def unreadable(run: Run) -> Iterator[Finding]:
 def refused(run: Run) -> Iterator[Finding]:
     """MP304."""
     for u in run.aiter.table_errors:
+        rewritten = "duplicate shape" in u.reason
         yield AITER_RAISES.finding(
-            f'AITER {run.aiter.version} raises while loading its tables: "{u.reason}".',
+            f'AITER {run.aiter.version} raises while loading its tables{_at(u)}: "{u.reason}".',
+            remedy=table_remedy(u),
+            why=None if rewritten else "The first fused_moe call fails.",
             confidence="modelled",
             evidence=[Evidence(u.file, u.line, u.reason)],
         )
+
+
+def _at(u: Unreadable) -> str:
+    return f" ({where_of(u)})" if u.file.endswith(".csv") or u.line is not None else ""
+
+
+def where_of(u: Unreadable) -> str:
+    """File and, where known, line."""
+    return u.file if u.line is None else f"{u.file}:{u.line}"
+
+
+_REMEDIES = (
+    ("Column mismatch", "Give all tables the same columns in the same order, or name one table in AITER_CONFIG_FMOE."),
+    ("FileNotFoundError", "Name only files that exist in AITER_CONFIG_FMOE, or unset it to use the shipped tables."),
+    ("KeyError", "Give the table the columns AITER's key needs (the header of aiter/configs/tuned_fmoe.csv), or remove it."),
+    ("duplicate shape", AITER_RAISES.remedy),
+    ("must be unique", AITER_RAISES.remedy),
+)
+"""By a part of what AITER raises."""
+
+
+def table_remedy(u: Unreadable) -> str:
+    """What to do about a table AITER raises on."""
+    known = next((remedy for part, remedy in _REMEDIES if part in u.reason), None)
+    return known or f"Mend {where_of(u)}, or remove the file: AITER reads it with pandas, and one bad table stops them all."
 
 
 def not_looked(run: Run) -> Iterator[Finding]:

@@ -215,6 +215,23 @@ def test_many_links_of_one_kind_are_one_finding(kind: str, tmp_path: Path) -> No
     assert len([n for n in doc["not_evaluated"] if "z0_tuned_fmoe.csv" in n["what"]]) == len(doc["not_evaluated"]) == 1
 
 
+@pytest.mark.parametrize("name", ["ragged", "nul", "utf-16", "latin-1", "no topk", "empty"])
+def test_the_only_table_is_named_when_aiter_raises_on_it(name: str, tmp_path: Path) -> None:
+    """A table that holds no readable row is still a table: its file and line, and a remedy about the table."""
+    tree = a_tree(tmp_path, default=TABLES[name])
+    _, doc = report("check", "--shape", SHAPE, "--aiter", str(tree), *V20, "--gpu", "mi300x")
+    raised = {f["code"]: f for f in doc["findings"] if f["code"] in ("MP102", "MP304")}
+    assert set(raised) == {"MP102", "MP304"}
+    for f in raised.values():
+        assert "tuned_fmoe.csv" in f["message"] + f["remedy"]
+        assert "split" not in f["remedy"]
+        assert "duplicate" not in f["remedy"]
+    if name not in ("no topk", "empty"):
+        lines = [e["line"] for f in doc["findings"] if f["code"] in ("MP102", "MP303", "MP304") for e in f["evidence"]]
+        assert len(lines) == 3
+        assert None not in lines
+
+
 WHEELS: dict[str, bytes | list[tuple[str, bytes]]] = {
     "not a zip": b"PK is not enough",
     "empty": b"",
