@@ -151,6 +151,8 @@ def answer(raw: object, d: Dispatch, gfx: str) -> dict[str, Any]:
         "tile2": None if s2 is None else _tile(s2),
         "accepted1": s1.accepted,
         "accepted2": None if s2 is None else s2.accepted,
+        "reason1": s1.reason,
+        "reason2": None if s2 is None else s2.reason,
         "notes": list(d.notes),
         "confidence": d.confidence,
     }

@@ -114,7 +114,7 @@ def test_the_command_says_the_same(tmp_path: Path) -> None:
     ]
     done = subprocess.run([*command, "--gfx", "gfx950", "--cu", "256", str(keys)], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
-    untold = ("tile1", "tile2", "accepted1", "accepted2")
+    untold = ("tile1", "tile2", "accepted1", "accepted2", "reason1", "reason2")
     for line, record in zip(done.stdout.splitlines(), rest[:120], strict=True):
         said = json.loads(line)
         want = answer(record["key"], asked.dispatch(read(record["key"])[0]), asked.gfx)

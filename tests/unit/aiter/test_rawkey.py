@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -117,6 +118,18 @@ def test_an_answer_has_aiters_words() -> None:
 def test_a_one_stage_answer_has_no_second_stage() -> None:
     got = said(q_dtype_w="fp8", q_type="per_1x128", token=4096)
     assert (got["stage1"], got["stage2"], got["kernelName2"], got["tile2"]) == ("fused_moe_1stage", None, None, None)
+
+
+@pytest.mark.parametrize("stage", [1, 2])
+def test_a_verdict_comes_with_its_reason(stage: int) -> None:
+    key, _ = reader("gfx950")(RAW)
+    d = Dispatcher(Version.of("0.1.20"), "gfx950", 256).dispatch(key)
+    judged = d.stage1 if stage == 1 else d.stage2
+    assert judged is not None
+    told = replace(d, **{f"stage{stage}": replace(judged, accepted=False, reason="K 100 % 64 is not 0")})
+    got = answer(RAW, told, "gfx950")
+    assert (got[f"accepted{stage}"], got[f"reason{stage}"]) == (False, "K 100 % 64 is not 0")
+    assert said(q_dtype_w="fp8", q_type="per_1x128", token=4096)["reason2"] is None
 
 
 def test_a_function_without_a_name_argument_gets_null() -> None:
