@@ -2,7 +2,8 @@
 
 A line is ``::level key=value,key=value::message`` (github.com/actions/toolkit, docs/commands.md). ``%``, CR and LF are escaped in both
 halves, ``:`` and ``,`` in the properties too; the runner reads the first ``::`` after the command as the start of the message. GitHub shows ten
-annotations of a level in a step, so findings that differ in their target only, and point at the same place, share one.
+annotations of a level in a step, so findings that differ in their target only, and point at the same place, share one, and so does
+all that a gate's baseline forgives, and all that it ignores.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ Document = dict[str, Any]
 
 _LEVEL = {"error": "error", "warning": "warning", "info": "notice"}
 _MAX_TITLE = 200
+_MAX_FORGIVEN = 20
 
 
 def render(doc: Document) -> str:
@@ -25,6 +27,7 @@ def render(doc: Document) -> str:
         _command("warning", {"title": "not evaluated"}, [f"{n['what']}: {n['why']}", f"To get it: {n['how_to_get_it']}"])
         for n in doc.get("not_evaluated", ())
     ]
+    lines += [_forgiven(doc, by, word) for by, word in view.FORGIVEN.items() if any(view.forgiven(doc, by))]
     return "\n".join([*lines, summary(doc)]) + "\n"
 
 
@@ -37,6 +40,20 @@ def groups(doc: Document) -> list[list[Document]]:
             places.setdefault(" ".join(view.cited(e) for e in view.rows(f)[:1]), []).append(f)
         out += places.values()
     return out
+
+
+def _forgiven(doc: Document, by: str, word: str) -> str:
+    """One notice for what is forgiven in one way: a line for each rule's findings, with the reason; the first few of many."""
+    found = list(view.forgiven(doc, by))
+    lines = []
+    for s, group in found[:_MAX_FORGIVEN]:
+        f, where = group[0], view.where(doc, group)
+        until = f", until {s['until']}" if s["until"] else ""
+        lines.append(f"{f['severity']} {f['code']} {f['name']}{f', {where}' if where else ''} ({s['reason']}{until})")
+    if len(found) > _MAX_FORGIVEN:
+        lines.append(f"and {len(found) - _MAX_FORGIVEN:,} more; the JSON report has all of them")
+    title = f"{word}: {view.count(sum(len(group) for _, group in found), 'finding')} forgiven"
+    return _command("notice", {"title": title}, lines)
 
 
 def _annotation(doc: Document, group: list[Document]) -> str:

@@ -2,7 +2,7 @@
 
 An error is a failure, what could not be evaluated is skipped, warnings and notes are the output of a case that passes. A target that
 has no error of its own also has the case ``verdict``: passed, skipped when it is inconclusive, failed when an error of the whole run
-fails it. No times, no host: same document, same bytes.
+fails it. What a gate forgives (its baseline, an ignore) is skipped, with the reason. No times, no host: same document, same bytes.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+from moe_preflight.report import view
 from moe_preflight.report.view import cited, layer_name, target_title, targets
 
 Document = dict[str, Any]
@@ -40,7 +41,7 @@ def render(doc: Document) -> str:
     suites = [_suite("moe-preflight", [], run)] if run else []
     for i, t in enumerate(targets(doc)):
         title, d = target_title(doc, i), t["deployment"]
-        cases = list(_rule_cases(doc, title, [f for f in doc["findings"] if f["target"] == i]))
+        cases = [*_rule_cases(doc, title, [f for f in doc["findings"] if f["target"] == i]), *_forgiven(doc, title, i)]
         if not any(kind == "failure" for kind, _ in cases):
             cases.insert(0, _verdict(title, t["verdict"]))
         facts = [(k, str(d[k])) for k in ("engine", "engine_version", "gpu", "gfx", "cu_num") if d[k] not in (None, "")]
@@ -76,6 +77,7 @@ def _counts(n: dict[str, int]) -> str:
 
 def _run_cases(doc: Document) -> Iterator[Case]:
     yield from _rule_cases(doc, "moe-preflight", [f for f in doc["findings"] if f["target"] is None])
+    yield from _forgiven(doc, "moe-preflight", None)
     for n in doc.get("not_evaluated", ()):
         message = f"{n['why']} To get it: {n['how_to_get_it']}"
         yield _case("moe-preflight", f"not evaluated: {n['what']}", "skipped", message, [])
@@ -93,6 +95,19 @@ def _rule_cases(doc: Document, suite: str, findings: list[Document]) -> Iterator
         message = errors[0]["message"] + more if errors else ""
         detail = "\n\n".join(_words(doc, f) for f in errors)
         yield _case(suite, f"{code} {group[0]['name']}", kind, message, milder, type_=code, detail=detail)
+
+
+def _forgiven(doc: Document, suite: str, target: int | None) -> Iterator[Case]:
+    """A skipped case for each rule, way and reason by which the gate forgives findings of ``target``."""
+    alike: dict[tuple[str, ...], list[Document]] = {}
+    for s in doc.get("gate", {}).get("suppressed", ()):
+        f = s["finding"]
+        if f["target"] == target:
+            until = f", until {s['until']}" if s["until"] else ""
+            alike.setdefault((f["code"], f["name"], view.FORGIVEN[s["by"]], s["reason"] + until), []).append(f)
+    for (code, name, how, reason), group in sorted(alike.items()):
+        said = [f"{f['severity']}: {_words(doc, f)}" for f in group]
+        yield _case(suite, f"{code} {name} ({how.lower()})", "skipped", f"{how}: {reason}", said)
 
 
 def _words(doc: Document, f: Document) -> str:

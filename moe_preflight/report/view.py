@@ -49,6 +49,10 @@ def aiters(doc: Document) -> list[Document]:
     return [a for i, a in enumerate(found) if a and a not in found[:i]]
 
 
+FORGIVEN = {"baseline": "Known", "ignore": "Ignored"}
+"""How a gate forgives a finding, and the word for what it forgives so."""
+
+
 def forgiven(doc: Document, by: str) -> Iterator[tuple[Document, list[Document]]]:
     """What a gate forgives by its ``baseline`` or an ``ignore``: (the first entry, the findings alike and forgiven alike)."""
     groups: dict[tuple[Any, ...], tuple[Document, list[Document]]] = {}
