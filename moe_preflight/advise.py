@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from moe_preflight.aiter.key import Dispatch
 from moe_preflight.arithmetic import USABLE_MEMORY, expert_weight_bytes, padding_cost
 from moe_preflight.evaluate import LayerEvaluation, TargetEvaluation
+from moe_preflight.report.types import Finding
 from moe_preflight.rules.run import spans
 from moe_preflight.settings import DECODE_MAX
 
@@ -24,6 +25,7 @@ class Hits:
 class Row:
     """One split on one GPU. ``runs``: the engine starts and no kernel is known to refuse. ``accepted`` is over every judged
     bucket of every layer: True, False, or None when a kernel's own rule is not known. ``outcome`` is that in words.
+    ``errors`` are the errors that check would report, ``MP201 router-kernel``: with any of them the split is not recommended.
     ``expert_bytes`` are the padded expert weights on one GPU, ``memory_bytes`` its memory (None: not known)."""
 
     tp: int
@@ -39,6 +41,7 @@ class Row:
     router: str
     expert_bytes: int
     memory_bytes: int | None
+    errors: tuple[str, ...] = ()
 
     @property
     def fits(self) -> bool | None:
@@ -51,19 +54,22 @@ class Row:
         return f"TP{self.tp}" + (f" EP{self.ep_size}" if self.ep else "")
 
 
-def row_of(target: TargetEvaluation) -> Row:
-    """The row of one evaluated target; a model with several kinds of layer counts with its worst."""
+def row_of(target: TargetEvaluation, findings: Sequence[Finding] = ()) -> Row:
+    """The row of one evaluated target; a model with several kinds of layer counts with its worst. ``findings`` are those of the
+    run the target belongs to: its errors count, whatever they are about."""
     d = target.plan.deployment
     layers = target.layers
     refusals = [*target.plan.refusals, *(r for x in layers for r in x.plan.refusals)]
     padded = any(_padded(x) for x in layers)
     asked = [s for x in layers for dd in x.dispatches for s in _accepted(dd)]
     accepted = False if False in asked else None if None in asked or not asked else True
+    mine = [f for f in findings if f.severity == "error" and f.concerns(target.index, target.model)]
+    errors = tuple(dict.fromkeys(f"{f.code} {f.name}" for f in mine))
     return Row(
         tp=d.tp,
         ep=d.ep,
         ep_size=target.plan.ep_size,
-        outcome=_refused(refusals[0].error) if refusals else _outcome(layers),
+        outcome=_refused(refusals[0].error) if refusals else _outcome(layers) + _others(errors),
         runs=not refusals and accepted is not False,
         accepted=accepted if not refusals else False,
         padded=padded,
@@ -73,17 +79,25 @@ def row_of(target: TargetEvaluation) -> Row:
         router="-" if refusals or not layers else _router(layers[0]),
         expert_bytes=sum(expert_weight_bytes(x.plan) for x in layers),
         memory_bytes=d.gpu.memory_bytes,
+        errors=errors,
     )
 
 
 def recommend(rows: Sequence[Row]) -> tuple[Row | None, str]:
-    """The row to take and why, in words; None when no split runs and fits.
+    """The row to take and why, in words; None when no split runs without an error and fits.
 
-    In this order: it fits, is accepted at every reachable bucket, without padding, with most decode hits, with fewest bytes.
+    Of those, in this order: it fits, is accepted at every reachable bucket, without padding, with most decode hits, with fewest bytes.
     """
     able = [r for r in rows if r.runs and r.fits is not False]
     if not able:
         return None, "no split both starts and fits"
+    right = [r for r in able if not r.errors]
+    if not right:
+        return (
+            None,
+            f"every split that starts and fits has an error in check: {', '.join(dict.fromkeys(e for r in able for e in r.errors))}",
+        )
+    able = right
     best = max(able, key=_worth)
     reasons = ["its expert weights fit" if best.fits else "memory is not known, so nothing is said about fit"]
     reasons.append("every reachable bucket is accepted" if best.accepted else "no kernel is known to refuse a bucket")
@@ -92,8 +106,6 @@ def recommend(rows: Sequence[Row]) -> tuple[Row | None, str]:
     )
     if best.decode.of:
         reasons.append(f"{best.decode.hit} of {best.decode.of} decode buckets are tuned")
-    if "no such kernel" in best.router:
-        reasons.append(f"but its router's kernel is missing: see MP201 in check ({best.router})")
     rivals = [r for r in able if r is not best and _worth(r)[:-1] == _worth(best)[:-1]]
     if rivals:
         reasons.append("of equals it holds the fewest expert bytes per GPU")
@@ -139,6 +151,12 @@ def _outcome(layers: Sequence[LayerEvaluation]) -> str:
     p = x.plan.problem
     to = f"{p.inter_dim_padded}" if p.model_dim == p.model_dim_padded else f"{p.inter_dim_padded} x {p.model_dim_padded}"
     return f"{word}, padded to {to} (+{padding_cost(x.plan).extra_compute_pct:.1f} %)"
+
+
+def _others(errors: Sequence[str]) -> str:
+    """The errors that are not about acceptance, which the outcome tells already."""
+    other = [e for e in errors if not e.startswith("MP1")]
+    return f"; {'errors' if len(other) > 1 else 'error'}: {', '.join(other)}" if other else ""
 
 
 def _hits(layers: Sequence[LayerEvaluation], *, decode: bool) -> Hits:

@@ -34,25 +34,40 @@ def advise(
     max_num_batched_tokens: o.MaxTokens = None,
     revision: o.Revision = None,
     offline: o.Offline = False,
-    format: Annotated[str, typer.Option("--format", help="text or json.")] = "text",
+    format: Annotated[
+        list[str] | None,
+        typer.Option("--format", help="text, json, markdown; FORMAT=FILE may repeat. [default: text]", show_default=False),
+    ] = None,
+    output: o.Output = None,
+    color: o.Color = "auto",
+    quiet: Annotated[bool, typer.Option("-q", "--quiet", help="What to take, without the tables.")] = False,
 ) -> None:
     """Compare TP 1 to 16, expert parallelism off and on, and recommend one split.
 
     Example: moe-preflight advise IFM/K2-Horizon-375B-A23B --gpu mi300x
 
-    Exit codes: 0 a split is recommended for every GPU; 1 none starts and fits; 2 usage or malformed input; 3 the model is
+    Exit codes: 0 a split is recommended for every GPU; 1 none starts without an error and fits; 2 usage or malformed input; 3 the model is
     dense or could not be reached, or no AITER tree was found while tuned coverage was wanted.
     """
+    import sys
+    from dataclasses import replace
+
     from moe_preflight.advise import recommend, row_of
     from moe_preflight.cli.request import build
     from moe_preflight.errors import ModelUnavailable, TreeUnavailable, UsageError
-    from moe_preflight.preflight import basis_of, evaluate_target, read_models
-    from moe_preflight.report.advise_text import as_json, as_text
-    from moe_preflight.report.output import write_stdout
+    from moe_preflight.preflight import basis_of, check, read_models
+    from moe_preflight.report.advise_text import as_json, as_markdown, as_text
+    from moe_preflight.report.output import emit, sinks, use_colour
     from moe_preflight.report.sanitise import clean
-    from moe_preflight.settings import Tokens, with_ep
+    from moe_preflight.settings import with_ep
 
-    o.choice(format, "--format", ("text", "json"))
+    formats = {
+        "text": lambda doc: as_text(doc["name"], doc["titled"]),
+        "json": lambda doc: as_json(doc["name"], doc["named"]),
+        "markdown": lambda doc: as_markdown(doc["name"], doc["titled"]),
+    }
+    destinations = sinks(format, output, known=formats)
+    colour = use_colour(color, sys.stdout)
     request = build(
         models=[model] if model else None, shapes=shape, quant=quant, tp=tp or list(SPLITS), dp=dp, pcp=pcp, pp=pp, gpu=gpu, gfx=gfx,
         cu=cu, engine=engine, engine_version=engine_version, engine_env=engine_env, moe_backend=moe_backend, aiter=aiter,
@@ -68,20 +83,32 @@ def advise(
         raise entry.error
     if not entry.model.layers:
         raise ModelUnavailable(f"{entry.model.id} has no MoE layer.", hint="Name a mixture-of-experts model.")
+    if not entry.model.sizes_known:
+        raise ModelUnavailable(
+            f"{entry.model.id}: its config does not say: {', '.join(entry.model.unknown)}.",
+            hint="Use the full config.json of the repository.",
+        )
     basis = basis_of(request)
     if request.tuned and basis.tree is None:
         raise TreeUnavailable(f"Tuned coverage cannot be looked up: {basis.facts.missing}", hint="Or say --no-tuned.")
+    splits = with_ep(request.splits, numbered=request.engine == "sglang")
+    report = check(replace(request, splits=splits), basis=basis, entries=entries)
     blocks = []
     for g in request.gpus:
-        rows = [
-            row_of(evaluate_target(request, basis, Tokens("all"), 0, 0, entry.model, s, g))
-            for s in with_ep(request.splits, numbered=request.engine == "sglang")
-        ]
+        rows = [row_of(t, report.findings) for t in report.run.targets if t.plan.deployment.gpu == g]
         blocks.append((g, rows, *recommend(rows)))
     name = clean(entry.model.id)
-    if format == "json":
-        write_stdout(as_json(name, [(g.name, g.gfx, rows, best, why) for g, rows, best, why in blocks]), utf8=True)
-    else:
-        titles = [(f"{g.name.upper()} ({g.gfx}, {g.cu_num} CU)", rows, best, why) for g, rows, best, why in blocks]
-        write_stdout(as_text(name, titles))
+    doc = {
+        "name": name,
+        "named": [(g.name, g.gfx, rows, best, why) for g, rows, best, why in blocks],
+        "titled": [(f"{g.name.upper()} ({g.gfx}, {g.cu_num} CU)", rows, best, why) for g, rows, best, why in blocks],
+    }
+    emit(
+        doc,
+        destinations,
+        colour=colour,
+        quiet=quiet,
+        formats=formats,
+        text=lambda doc, style, *, quiet, verbose: as_text(doc["name"], doc["titled"], style, quiet=quiet),
+    )
     raise typer.Exit(0 if all(best for _, _, best, _ in blocks) else 1)

@@ -8,22 +8,30 @@ from typing import Any
 
 from moe_preflight.advise import Row
 from moe_preflight.arithmetic import USABLE_MEMORY
+from moe_preflight.report.style import PLAIN, Style
 from moe_preflight.units import bytes_text
 
 WIDTH = 80
 _COLUMNS = (("split", 12), ("decode", 8), ("prefill", 9), ("weights/GPU", 13), ("outcome", 36))
 
 
-def as_text(model: str, blocks: list[tuple[str, list[Row], Row | None, str]]) -> str:
-    """``blocks`` are (GPU title, rows, recommended row or None, reason)."""
+Block = tuple[str, list[Row], Row | None, str]
+"""(GPU title, rows, recommended row or None, reason)"""
+
+
+def as_text(model: str, blocks: list[Block], style: Style = PLAIN, *, quiet: bool = False) -> str:
+    """The table of every GPU and what to take; ``quiet`` leaves the tables out."""
     lines = [f"Splits for {model}"]
     for title, rows, best, why in blocks:
-        lines += ["", title, "  " + "".join(name.ljust(w) for name, w in _COLUMNS).rstrip()]
-        for r in rows:
-            lines += _row(r, r is best)
-        lines += textwrap.wrap(f"Router: {_routers(rows)}.", WIDTH, initial_indent="  ", subsequent_indent="    ")
-        said = f"Recommended: {best.name}: {why}." if best else f"No recommendation: {why}."
-        lines += textwrap.wrap(said, WIDTH, initial_indent="  ", subsequent_indent="    ")
+        lines += ["", style.paint(title, "bold")]
+        if not quiet:
+            lines += ["  " + "".join(name.ljust(w) for name, w in _COLUMNS).rstrip()]
+            for r in rows:
+                lines += [style.paint(x, "bold") if r is best else x for x in _row(r, r is best)]
+            lines += textwrap.wrap(f"Router: {_routers(rows)}.", WIDTH, initial_indent="  ", subsequent_indent="    ")
+        lines += textwrap.wrap(_said(best, why), WIDTH, initial_indent="  ", subsequent_indent="    ")
+    if quiet:
+        return "\n".join(x.rstrip() for x in lines) + "\n"
     lines += [""]
     lines += textwrap.wrap(
         f"decode and prefill: tuned buckets of those judged. weights/GPU: expert weights only, after padding; ! where they exceed "
@@ -33,10 +41,32 @@ def as_text(model: str, blocks: list[tuple[str, list[Row], Row | None, str]]) ->
     return "\n".join(x.rstrip() for x in lines) + "\n"
 
 
-def _row(r: Row, best: bool) -> list[str]:
+def _said(best: Row | None, why: str) -> str:
+    return f"Recommended: {best.name}: {why}." if best else f"No recommendation: {why}."
+
+
+def as_markdown(model: str, blocks: list[Block]) -> str:
+    """A table for each GPU, the recommended row in bold."""
+    from moe_preflight.report.markdown import code, prose
+
+    lines = [f"## Splits for {code(model)}"]
+    for title, rows, best, why in blocks:
+        lines += ["", f"### {prose(title)}", "", prose(_said(best, why)), ""]
+        heads = [name for name, _ in _COLUMNS]
+        lines += [f"| {' | '.join([*heads, 'router'])} |", "|" + " --- |" * (len(heads) + 1)]
+        for r in rows:
+            cells = [*_cells(r), r.outcome, r.router]
+            lines.append(f"| {' | '.join(f'**{prose(c)}**' if r is best else prose(c) for c in cells)} |")
+    return "\n".join(lines) + "\n"
+
+
+def _cells(r: Row) -> tuple[str, str, str, str]:
     over = " !" if r.fits is False else ""
-    cells = (r.name, _hits(r.decode.hit, r.decode.of), _hits(r.prefill.hit, r.prefill.of), bytes_text(r.expert_bytes) + over)
-    head = ("* " if best else "  ") + "".join(c.ljust(w) for c, (_, w) in zip(cells, _COLUMNS, strict=False))
+    return r.name, _hits(r.decode.hit, r.decode.of), _hits(r.prefill.hit, r.prefill.of), bytes_text(r.expert_bytes) + over
+
+
+def _row(r: Row, best: bool) -> list[str]:
+    head = ("* " if best else "  ") + "".join(c.ljust(w) for c, (_, w) in zip(_cells(r), _COLUMNS, strict=False))
     return textwrap.wrap(
         r.outcome, WIDTH, initial_indent=head, subsequent_indent=" " * len(head), max_lines=4, break_on_hyphens=False
     )
@@ -93,4 +123,5 @@ def _as_dict(r: Row) -> dict[str, Any]:
         "expert_weight_bytes": r.expert_bytes,
         "memory_bytes": r.memory_bytes,
         "fits": r.fits,
+        "errors": list(r.errors),
     }

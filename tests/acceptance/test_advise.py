@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from moe_preflight.advise import Hits, Row, recommend
-from tests.corpus import corpus, needs_corpus
+from tests.corpus import CORPUS, corpus, needs_corpus
 
 GIB = 1 << 30
 
@@ -49,6 +50,15 @@ def test_nothing_is_recommended_when_nothing_runs_or_fits() -> None:
 def test_the_reason_is_in_words() -> None:
     _, why = recommend([row(decode=Hits(7, 9))])
     assert why == "its expert weights fit, every reachable bucket is accepted, nothing is padded, 7 of 9 decode buckets are tuned"
+
+
+@pytest.mark.parametrize("errors", [("MP201 router-kernel",), ("MP801 advisory", "MP201 router-kernel")])
+def test_a_split_with_an_error_of_any_kind_is_not_recommended(errors: tuple[str, ...]) -> None:
+    clean = row(padded=True, extra_compute_pct=30.0, expert_bytes=170 * GIB)
+    assert recommend([row(decode=Hits(9, 9), errors=errors), clean])[0] is clean
+    best, why = recommend([row(errors=errors), row(tp=4, errors=errors)])
+    assert best is None
+    assert all(why.count(e) == 1 for e in errors)
 
 
 def run(*args: str) -> tuple[int, str, str]:
@@ -114,3 +124,36 @@ def test_what_cannot_be_advised_is_one_line(args: tuple[str, ...], code: int, sa
     assert said in err
     assert not out
     assert len(err.strip().splitlines()) == 1
+
+
+TREE = ("--aiter", str(corpus("aiter-trees", "v0.1.20.post1")) if CORPUS else "auto", "--aiter-version", "0.1.20.post1")
+K2 = ("IFM/K2-Horizon-375B-A23B", "--gpu", "mi300x", "--tp", "8", *TREE)
+
+
+@needs_corpus
+def test_a_missing_router_kernel_is_no_recommendation() -> None:
+    """vLLM 0.31.0 asks for 6 expert groups, which AITER does not compile: check fails, so advise must not say take it."""
+    code, out, _ = run(*K2, "--engine-version", "0.31.0", "--format", "json")
+    (gpu,) = json.loads(out)["gpus"]
+    assert code == 1
+    assert gpu["recommended"] is None
+    assert all("MP201 router-kernel" in r["errors"] for r in gpu["rows"])
+    assert "MP201 router-kernel" in gpu["reason"]
+
+
+@needs_corpus
+def test_formats_files_quiet_and_colour(tmp_path: Path) -> None:
+    text, file = tmp_path / "a.txt", tmp_path / "a.md"
+    code, out, _ = run(*K2, "--format", "json", "--format", f"markdown={file}", "--format", f"text={text}")
+    assert code == 0
+    assert json.loads(out)["gpus"]
+    assert "| **TP8 EP8** |" in file.read_text()
+    whole = text.read_text()
+    assert whole == run(*K2)[1]
+    brief = run(*K2, "-q")[1]
+    assert "Recommended: TP8 EP8" in brief
+    assert "weights/GPU" not in brief
+    assert "\x1b[1m" in run(*K2, "--color", "always")[1]
+    assert run(*K2, "--output", str(tmp_path / "b.txt"))[1] == ""
+    assert (tmp_path / "b.txt").read_text() == whole
+    assert run(*K2, "--format", "html")[0] == 2
