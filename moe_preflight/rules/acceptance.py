@@ -181,12 +181,22 @@ def raises(run: Run) -> Iterator[Finding]:
                 evidence=[Evidence(table.file, table.line, text)] if table else (),
             )
         unbuilt = {
-            d.token: s.reason for d in ds for _, s in _stages(d) if s.accepted is False and s.kind == "ck" and s.tile_n is None
+            d.token: (s.reason, d.row)
+            for d in ds
+            for _, s in _stages(d)
+            if s.accepted is False and s.kind == "ck" and s.tile_n is None
         }
-        for reason in dict.fromkeys(unbuilt.values()):
-            bad = {t for t, why in unbuilt.items() if why == reason}
+        for reason in dict.fromkeys(why for why, _ in unbuilt.values()):
+            bad = {t for t, (why, _) in unbuilt.items() if why == reason}
+            rows = list(dict.fromkeys(row for why, row in unbuilt.values() if why == reason and row))
             yield RAISES.finding(
                 f"{target.name}: there is no CK kernel to launch {_when(ds, bad)}: {reason}.",
+                # The row decides block_m here, so the row is what has to change, not the split.
+                remedy=f"Retune or remove the tuned row that asks for it: {rows[0].file}:{rows[0].line}"
+                + (f" and {len(rows) - 1} more." if len(rows) > 1 else ".")
+                if rows
+                else None,
+                evidence=[Evidence(r.file, r.line, r.kernel1) for r in rows[:3]],
                 confidence=_weakest(ds),
                 target=target.index,
                 layer=i,
