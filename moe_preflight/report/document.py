@@ -119,11 +119,11 @@ def _target(run: Run, t: TargetEvaluation, findings: tuple[Finding, ...], not_ev
             "ep_size": t.plan.ep_size,
         },
         "verdict": verdict(mine, missing),
-        "layers": [_layer(x) for x in t.layers],
+        "layers": [_layer(x, d.max_num_batched_tokens) for x in t.layers],
     }
 
 
-def _layer(x: LayerEvaluation) -> Document:
+def _layer(x: LayerEvaluation, max_tokens: int | None) -> Document:
     plan, p = x.plan, x.plan.problem
     cost = padding_cost(plan)
     return {
@@ -160,13 +160,14 @@ def _layer(x: LayerEvaluation) -> Document:
             "extra_weight_bytes_per_rank": cost.extra_weight_bytes,
             "zero_filled_by": plan.zero_filled_by,
         },
-        "router": _router(x),
+        "router": _router(x, max_tokens),
         "buckets": [_bucket(d) for d in x.dispatches],
         "coverage": x.coverage,
     }
 
 
-def _router(x: LayerEvaluation) -> Document:
+def _router(x: LayerEvaluation, max_tokens: int | None) -> Document:
+    """The ranges that batches of at most ``max_tokens`` (None: any) can reach; one that starts above it is nobody's concern."""
     r, v = x.plan.router, x.router
     by_tokens = [
         {
@@ -186,6 +187,7 @@ def _router(x: LayerEvaluation) -> Document:
             ],
         }
         for part in (v.by_tokens if v else ())
+        if max_tokens is None or part.from_ <= max_tokens
     ]
     return {
         "kind": r.kind,
