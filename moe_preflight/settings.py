@@ -109,7 +109,10 @@ def integer(text: str, flag: str, low: int, high: int) -> int:
     """A plain decimal integer in [low, high]; anything else is a UsageError that names the flag."""
     word = text.strip()
     if not (word.isascii() and word.lstrip("-").isdigit() and len(word) < 12):
-        raise UsageError(f"{flag}: {text!r} is not a whole number.", hint=f"Expected {low} to {high}.")
+        # A bound below 0 is there for the engine to refuse in its own words; it is no advice.
+        raise UsageError(
+            f"{flag}: {text!r} is not a whole number.", hint=f"Expected {low if low >= 0 else 1} to {high}, in plain digits."
+        )
     value = int(word)
     if not low <= value <= high:
         raise UsageError(f"{flag}: {value} is out of range.", hint=f"Expected {low} to {high}.")

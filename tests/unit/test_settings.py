@@ -19,6 +19,13 @@ def test_only_whole_decimal_numbers(text: str) -> None:
         integer(text, "--tp", 0, 99)
 
 
+def test_a_bound_for_the_engine_to_refuse_is_no_advice() -> None:
+    with pytest.raises(UsageError, match=r"Expected 1 to 65536, in plain digits\."):
+        integers(["1e3"], "--tp", -65536, 65536)
+    with pytest.raises(UsageError, match=r"Expected 0 to 99, in plain digits\."):
+        integer("1e3", "--tp", 0, 99)
+
+
 @pytest.mark.parametrize("text", ["sometimes", "1,,4", "0", "1;4", ""])
 def test_bad_tokens(text: str) -> None:
     with pytest.raises(UsageError, match="--tokens"):
