@@ -40,8 +40,15 @@ def render(doc: Document, style: Style = PLAIN, *, quiet: bool = False, verbose:
             lines += _observation(doc, o, style)
     if "environment" in doc:
         lines += ["", style.paint("Environment", "bold")]
-        lines += [x for k, v in doc["environment"].items() for x in _wrap(f"{k}: {v}", "  ")]
+        lines += [x for k, v in doc["environment"].items() for x in _wrap(f"{k}: {_plain(v)}", "  ", "    ")]
     return "\n".join(x.rstrip() for x in lines) + "\n"
+
+
+def _plain(value: Any) -> str:
+    """A value of the environment in words: pairs as NAME=VALUE, none as ``none``."""
+    if not isinstance(value, dict):
+        return str(value)
+    return ", ".join(f"{k}={v}" for k, v in value.items()) or "none"
 
 
 def summary(doc: Document) -> str:
