@@ -73,9 +73,20 @@ def text_of(data: bytes) -> str:
 MAX_LINES = 300_000
 """Lines of one table. The longest table of v0.1.20.post1 has 9,535; a file that is nothing but line ends would cost minutes."""
 
+MAX_COLUMNS = 1_000
+"""Columns of one table. The widest of v0.1.20.post1 has 28; merging headers takes the square of their length."""
+
+
+def _narrow(columns: int) -> None:
+    if columns > MAX_COLUMNS:
+        raise CsvProblem(1, f"{columns:,} columns, more than the {MAX_COLUMNS:,} this tool reads", "")
+
 
 def _bounded(data: bytes) -> None:
-    """Raises CsvProblem for a file with more lines than any table: that we do not look says nothing of what AITER would do."""
+    """Raises CsvProblem for a file with more lines or columns than any table: that we do not look says nothing of what AITER
+    would do."""
+    end = data.find(b"\n")
+    _narrow(data.count(b",", 0, end if end >= 0 else len(data)) + 1 if b'"' not in data else 1)
     if data.count(b"\n") + data.count(b"\r") > 2 * MAX_LINES:
         raise CsvProblem(0, f"more than {MAX_LINES:,} lines", "")
 
@@ -87,6 +98,7 @@ def parse(data: bytes) -> Csv:
     split, lines = _quoted(text) if '"' in text else _plain(text)
     if not split:
         raise CsvProblem(0, "empty", "EmptyDataError: No columns to parse from file")
+    _narrow(len(split[0]))
     header = _mangled(split[0])
     rows, at = split[1:], lines[1:]
     width = len(header)
@@ -195,6 +207,7 @@ def column(data: bytes, name: str) -> tuple[list[str], bool]:
 
     Cheaper than parse() where one column is wanted: a line is cut only as far as that column.
     """
+    _bounded(data)
     header = data[: data.find(b"\n") + 1 or len(data)].rstrip().decode("utf-8", "replace").removeprefix("\ufeff").split(",")
     if name not in header:
         return [], False

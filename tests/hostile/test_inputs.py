@@ -232,6 +232,33 @@ def test_the_only_table_is_named_when_aiter_raises_on_it(name: str, tmp_path: Pa
         assert None not in lines
 
 
+FLOODS = {
+    "columns": lambda: ",".join([TABLE_HEADER, *(f"c{i}" for i in range(10**6))]) + "\n",
+    "columns of one name": lambda: ",".join(["a"] * 10**5) + "\n" + "," * 99_999 + "\n",
+    "columns after an empty line": lambda: "\n" + ",".join(f"c{i}" for i in range(10**6)) + "\n",
+    "quoted columns": lambda: ",".join(f'"c{i}"' for i in range(10**6)) + "\n",
+    "one line": lambda: TABLE_HEADER + "\n" + "x" * 15_000_000 + "\n",
+    "empty lines": lambda: TABLE_HEADER + "\n" * 1_000_000,
+    "one key": lambda: TABLE_HEADER + "\n" + f"{ROW}\n" * 20_000,
+    "one key, kernels all different": lambda: (
+        TABLE_HEADER + "\n" + "".join(f"{ROW.replace('gemm1_x', f'gemm1_{i}')}\n" for i in range(20_000))
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FLOODS)
+def test_floods_are_linear(name: str, tmp_path: Path) -> None:
+    """check, and lint, of two tables of one sort: columns by the million, a key by the ten thousand."""
+    text = FLOODS[name]()[: 15 << 20]
+    tree = a_tree(tmp_path, default=text, other=text)
+    for argv in (("check", "--shape", SHAPE, "--aiter", str(tree), *V20, "--gpu", "mi300x"), ("lint", str(tree), *V20)):
+        done = hold(run(*argv, seconds=25), target="inputs")
+        assert done.code in (0, 1, 3)
+        if "columns" in name:
+            assert done.code != 0
+            assert "more than the 1,000 this tool reads" in " ".join(done.out.split())
+
+
 WHEELS: dict[str, bytes | list[tuple[str, bytes]]] = {
     "not a zip": b"PK is not enough",
     "empty": b"",

@@ -25,10 +25,15 @@ def same_key(t: Tables) -> Iterator[Finding]:
         key = row.key if whole else tuple(row.key[i] for i in chosen)
         groups.setdefault((*key, *(_cell(row, c) for c in rest)), []).append(row)
     for rows in groups.values():
-        for i, row in enumerate(rows[1:], 1):
-            first = next((x for x in rows[:i] if _settings(x) == _settings(row)), rows[0])
-            same = _settings(first) == _settings(row)
-            severity, effect = _effect(t, rows, "cu_num" in columns)
+        if len(rows) < 2:
+            continue
+        severity, effect = _effect(t, rows, "cu_num" in columns)
+        firsts = {_settings(rows[0]): rows[0]}
+        for row in rows[1:]:
+            mine = _settings(row)
+            same = mine in firsts
+            first = firsts[mine] if same else rows[0]
+            firsts.setdefault(mine, row)
             what = "the same key and kernels" if same else "the same key, other kernels or settings"
             yield found(
                 t, r.DUPLICATE if same else r.CONFLICTING, row, f"{what} as {first.where} ({row.shape()}, {row.act}): {effect}", first,
@@ -99,8 +104,9 @@ def activation_shadowed(t: Tables) -> Iterator[Finding]:
         first = rows[0]
         # Files of model_configs are merged in directory order; only the default file's place is sure.
         sure = first.file.name == DEFAULT or all(x.file is first.file for x in rows)
+        second = None if sure else next(x for x in rows if x.act != first.act)
         for row in rows if not sure else rows[1:]:
-            other = next((x for x in rows if x.act != row.act and (not sure or x is first)), None)
+            other = first if row.act != first.act else second
             if (
                 other is None
                 or (sure and row.act == first.act)

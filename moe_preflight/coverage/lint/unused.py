@@ -29,6 +29,8 @@ DISCARDED = {
 def unused_rows(t: Tables, table: TunedTable) -> Iterator[Finding]:
     """tuned-row-unused: the row is found for its own key, and another kernel runs; unknown-kernel: AITER raises for want of a name."""
     dispatchers: dict[tuple[str, int], Dispatcher] = {}
+    # Rows of one key share one answer and its tuple of rows, which may be long: looked through once. It is kept, so its id stays its.
+    places: dict[int, tuple[object, frozenset[tuple[str, int]]]] = {}
     for row in t.rows():
         key = question(row)
         if key is None or row.cu_num is None or row.gfx == ANY_GFX or not t.usable(row):
@@ -38,7 +40,9 @@ def unused_rows(t: Tables, table: TunedTable) -> Iterator[Finding]:
             dispatchers[gpu] = Dispatcher(t.version, *gpu, table=table, rules=t.rules)
         d = dispatchers[gpu].dispatch(key, padded=False)
         mine = d.row is not None and (d.row.file, d.row.line) == (row.file.name, row.line)
-        here = any((x.file, x.line) == (row.file.name, row.line) for x in d.rows)
+        if id(d.rows) not in places:
+            places[id(d.rows)] = d.rows, frozenset((x.file, x.line) for x in d.rows)
+        here = (row.file.name, row.line) in places[id(d.rows)][1]
         if d.error and mine and not all(row.kernels):
             yield found(
                 t,
