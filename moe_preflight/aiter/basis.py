@@ -124,6 +124,7 @@ def open_basis(
     version, said_by = _version(tree, asked_version, pin)
     facts_version = _facts_version(version)
     env = env or {}
+    _whole_numbers(env, version or facts_version)
     witness = hear(tree, version or facts_version) if tree and (tree.has_python or tree.has_sources) else None
     table = load(tree, witness.rules if witness else rules_for(facts_version), env) if tree and tuned else None
     census = take(tree) if tree and tuned else None
@@ -146,6 +147,32 @@ def open_basis(
         pin=pin,
     )
     return Basis(facts, version or facts_version, table, flydsl, env, multi_arch, witness, tree)
+
+
+_WHOLE_NUMBERS = {
+    **dict.fromkeys(("AITER_FP4x2", "AITER_LOG_MORE", "AITER_LOG_TUNED_CONFIG", "AITER_REBUILD"), "0.1.7.post2"),
+    **dict.fromkeys(("AITER_BYPASS_TUNE_CONFIG", "AITER_KSPLIT"), "0.1.9"),
+    "AITER_USE_NT": "0.1.10",
+    "AITER_XBFLOAT16": "0.1.13",
+    "AITER_BF16_FP8_MOE_BOUND": "0.1.14",
+    **dict.fromkeys(("AITER_ASM_DEBUG", "AITER_DISABLE_KERNARG_PRELOAD"), "0.1.16"),
+}
+"""Variables AITER gives to int(), and the first release that does: aiter/fused_moe.py and aiter/jit/core.py, read at every release
+from v0.1.7.post2 to v0.1.20.post1 (v0.1.20.post1: fused_moe.py:724, :1198, :1206, :2327, :2355; jit/core.py)."""
+
+
+def _whole_numbers(env: Mapping[str, str], version: Version) -> None:
+    """Raises UsageError for a value on which AITER's int() would raise, at import or at the first call that reads it."""
+    for name in sorted(env.keys() & _WHOLE_NUMBERS.keys()):
+        if version >= Version.of(_WHOLE_NUMBERS[name]):
+            try:
+                int(env[name])
+            except ValueError:
+                shown = ascii(env[name][:40])
+                raise UsageError(
+                    f"{name}={shown}: AITER {version} reads it with int() and raises ValueError.",
+                    hint="Give a whole number such as 0, or unset it.",
+                ) from None
 
 
 def _tree(spec: str, asked_version: str | None) -> tuple[Tree | None, str]:

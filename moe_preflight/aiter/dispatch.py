@@ -111,7 +111,7 @@ class Dispatcher:
         row, tuned = (None, "unknown") if self.lookup is None else self._find(slot, q, notes)
         found = row
         try:
-            if env_int(self.env, "AITER_BYPASS_TUNE_CONFIG", 0) and self.rules.bypass_env and row is not None:
+            if self.rules.bypass_env and row is not None and env_int(self.env, "AITER_BYPASS_TUNE_CONFIG", 0):
                 row, tuned = None, "miss"
                 notes.append("bypassed")
             ask = self._untuned(token, q) if row is None else self._tuned(token, q, row)

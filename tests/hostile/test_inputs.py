@@ -259,6 +259,20 @@ def test_floods_are_linear(name: str, tmp_path: Path) -> None:
             assert "more than the 1,000 this tool reads" in " ".join(done.out.split())
 
 
+@pytest.mark.parametrize("value", ["x", "", "1.5", "true", "0x10"])
+@pytest.mark.parametrize(
+    ("name", "since"), [("AITER_KSPLIT", "0.1.9"), ("AITER_USE_NT", "0.1.10"), ("AITER_BYPASS_TUNE_CONFIG", "0.1.9")]
+)
+def test_a_variable_aiter_gives_to_int_is_a_whole_number(name: str, since: str, value: str, tmp_path: Path) -> None:
+    """AITER raises ValueError where it reads it; a release before that does not look at it."""
+    tree = a_tree(tmp_path, default=f"{TABLE_HEADER}\n{ROW}\n")
+    argv = ("check", "--shape", SHAPE, "--aiter", str(tree), "--gpu", "mi300x", "--engine-env", f"{name}={value}")
+    done = hold(invoke(*argv, "--aiter-version", since), target="inputs")
+    assert done.code == 2
+    assert f"{name}={value!r}" in " ".join((done.out + done.err).split())
+    assert invoke(*argv, "--aiter-version", "0.1.8").code in (0, 1)
+
+
 WHEELS: dict[str, bytes | list[tuple[str, bytes]]] = {
     "not a zip": b"PK is not enough",
     "empty": b"",
