@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from moe_preflight.report.style import OF_VERDICT, PLAIN, Style
+from moe_preflight.report.view import count
 
 Document = dict[str, Any]
 WIDTH = 80
@@ -33,7 +34,7 @@ def summary(doc: Document) -> str:
     none = sum(r["coverage"]["hit"] + r["coverage"]["tier"] == 0 for r in on)
     missing = f", {len(doc['not_evaluated'])} not evaluated" if doc["not_evaluated"] else ""
     return (
-        f"moe-preflight: {doc['verdict'].upper()}: {len(doc['rows']):,} rows, {len(on):,} on AITER: {full:,} fully tuned, "
+        f"moe-preflight: {doc['verdict'].upper()}: {count(len(doc['rows']), 'row')}, {len(on):,} on AITER: {full:,} fully tuned, "
         f"{len(on) - full - none:,} in part, {none:,} untuned{missing}"
     )
 
@@ -49,7 +50,7 @@ def _lines(doc: Document, style: Style, quiet: bool, verbose: bool) -> Iterator[
     legend = "# hit  + tier fallback  . miss  x rejected or raises  ? not looked up"
     yield f"  {legend}"
     spans = [f"{name} {b[0]:,} ... {b[-1]:,}" for name, b in (("decode", low), ("prefill", high)) if b]
-    yield f"  buckets: {' | '.join(spans)} tokens; % of them that are hits; worst first"
+    yield from _wrap(f"buckets: {' | '.join(spans)} tokens; % of them that are hits; worst first", "  ")
     yield ""
     decode, prefill = max(6, len(low)), max(7, len(high))
     yield style.paint(f"{'decode':<{decode}} {'prefill':<{prefill}} {'%':>4} {'%':>4}  target, model", "dim")

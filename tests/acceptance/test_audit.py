@@ -117,3 +117,14 @@ def test_a_tree_that_is_not_there_is_not_green() -> None:
     done = audit(*SHAPE, "--aiter", "/nonexistent-tree")
     assert done.returncode == 3
     assert done.stderr.count("\n") == 1
+
+
+@needs_corpus
+@pytest.mark.parametrize(("tp", "words"), [("8", "1 row, 1 on AITER"), ("4,8", "2 rows, 2 on AITER")])
+def test_the_head_counts_in_words_and_stays_in_80_columns(tp: str, words: str) -> None:
+    tree_args = ("--aiter", str(corpus("aiter-trees", "v0.1.20.post1")), "--aiter-version", "0.1.20.post1")
+    done = audit(str(corpus("hf-configs") / "IFM__K2-Horizon-375B-A23B.json"), "--gpu", "mi300x", "--tp", tp, *tree_args)
+    head = done.stdout.partition("\n\n")[0].splitlines()
+    assert words in head[0]
+    assert words in done.stderr
+    assert max(map(len, head)) <= 80
