@@ -58,6 +58,8 @@ class AiterBasis:
     table_errors: tuple[Unreadable, ...] = ()
     differences: tuple[str, ...] = ()
     pin: str | None = None
+    looked_up: str = ""
+    """What was looked up instead of the shipped tables, in words; empty when it was those."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +147,9 @@ def open_basis(
         table_errors=_table_errors(table),
         differences=witness.differences if witness else (),
         pin=pin,
+        looked_up=f"{len(table):,} rows in {len(table.files)} tables of AITER_CONFIG_FMOE"
+        if table is not None and env.get("AITER_CONFIG_FMOE")
+        else "",
     )
     return Basis(facts, version or facts_version, table, flydsl, env, multi_arch, witness, tree)
 

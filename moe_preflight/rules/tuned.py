@@ -126,12 +126,14 @@ def miss(run: Run) -> Iterator[Finding]:
             confidence="read",
             target=target.index,
             layer=i,
-            evidence=[Evidence(run.aiter.root or "", None, _tables(run))],
+            evidence=[Evidence(run.request.aiter_env.get("AITER_CONFIG_FMOE") or run.aiter.root or "", None, _tables(run))],
         )
 
 
 def _tables(run: Run) -> str:
     census = run.aiter.census
+    if run.aiter.looked_up:
+        return run.aiter.looked_up
     return f"{census.moe_rows:,} rows in {census.moe_files} MoE tables" if census else "AITER_CONFIG_FMOE"
 
 

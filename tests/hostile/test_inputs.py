@@ -273,6 +273,17 @@ def test_a_variable_aiter_gives_to_int_is_a_whole_number(name: str, since: str, 
     assert invoke(*argv, "--aiter-version", "0.1.8").code in (0, 1)
 
 
+def test_a_miss_says_which_tables_were_looked_up(tmp_path: Path) -> None:
+    """With AITER_CONFIG_FMOE the shipped tables are not what was searched."""
+    tree = a_tree(tmp_path, default=f"{TABLE_HEADER}\n{ROW}\n{ROW}\n")
+    mine = tmp_path / "mine.csv"
+    mine.write_text(f"{TABLE_HEADER}\n{ROW}\n")
+    argv = ("check", "--shape", SHAPE, "--aiter", str(tree), *V20, "--gpu", "mi355x")
+    _, doc = report(*argv, "--engine-env", f"AITER_CONFIG_FMOE={mine}")
+    (evidence,) = next(f for f in doc["findings"] if f["code"] == "MP301")["evidence"]
+    assert (evidence["file"], evidence["text"]) == (str(mine), "1 rows in 1 tables of AITER_CONFIG_FMOE")
+
+
 WHEELS: dict[str, bytes | list[tuple[str, bytes]]] = {
     "not a zip": b"PK is not enough",
     "empty": b"",
