@@ -91,13 +91,19 @@ def _bounded(data: bytes) -> None:
         raise CsvProblem(0, f"more than {MAX_LINES:,} lines", "")
 
 
-def parse(data: bytes) -> Csv:
-    """The file as a table. Raises CsvProblem where pandas would raise."""
-    _bounded(data)
+def _split(data: bytes) -> tuple[list[list[str]], range | list[int]]:
+    """The lines that hold something, as cells, and their numbers: the header at least. Raises CsvProblem."""
     text = text_of(data)
     split, lines = _quoted(text) if '"' in text else _plain(text)
     if not split:
         raise CsvProblem(0, "empty", "EmptyDataError: No columns to parse from file")
+    return split, lines
+
+
+def parse(data: bytes) -> Csv:
+    """The file as a table. Raises CsvProblem where pandas would raise."""
+    _bounded(data)
+    split, lines = _split(data)
     _narrow(len(split[0]))
     header = _mangled(split[0])
     rows, at = split[1:], lines[1:]
@@ -192,11 +198,9 @@ def typed(distinct: Iterable[str]) -> dict[str, Value]:
 def count_rows(data: bytes) -> int:
     """How many rows pandas would see below the header, at the price of three passes in C. Raises CsvProblem."""
     _bounded(data)
-    if not data:
-        raise CsvProblem(0, "empty", "EmptyDataError: No columns to parse from file")
-    if b'"' in data or b"\r" in data or data[:1] in b" \t\n" or _BLANK_LINE.search(data):
-        text = text_of(data)
-        return len((_quoted(text) if '"' in text else _plain(text))[0]) - 1
+    # Counting line ends is not enough where the first line may be none: nothing at all, a blank, or a byte order mark.
+    if b'"' in data or b"\r" in data or data[:1] in b" \t\n\xef" or _BLANK_LINE.search(data):
+        return len(_split(data)[0]) - 1
     if not data.isascii():
         text_of(data)
     return data.count(b"\n") - (1 if data.endswith(b"\n") else 0)

@@ -106,6 +106,17 @@ def test_counting_is_parsing_without_the_rows(text: str) -> None:
 
 
 @pytest.mark.parametrize(
+    "data",
+    [b"", b"\n", b"\n\n", b" \n", b"\t\n ", b"\r", b"\r\n", b" ", b"\xef\xbb\xbf", b"\xef\xbb\xbf\n", b"\xef\xbb\xbf\r\n "],
+)
+def test_a_file_without_a_header_is_empty_to_both(data: bytes) -> None:
+    """Never a table of -1 rows."""
+    for read in (parse, count_rows):
+        with pytest.raises(CsvProblem, match="empty"):
+            read(data)
+
+
+@pytest.mark.parametrize(
     "text", ["a,w,b\n1,2,3\n4,5,6\n", "a,w\n1\n2,3\n", "w\n\n1\n", 'a,w\n"x,y",2\n', "a,w,b\n0,1,2,3\n4,5,6\n", "w,a\r\n1,2\r\n"]
 )
 def test_one_column_is_the_same_as_of_the_whole(text: str) -> None:
