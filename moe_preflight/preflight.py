@@ -98,9 +98,11 @@ def basis_of(request: Request) -> Basis:
 
 def read_models(request: Request) -> list[ModelEntry]:
     """Each model asked for, read or with the error that says why not; shapes count as models."""
+    from moe_preflight.model import hub
     from moe_preflight.model.shape import parse_shape
 
-    entries = [_entry(asked, partial(_read_model, asked, request)) for asked in request.models]
+    with hub.line():
+        entries = [_entry(asked, partial(_read_model, asked, request)) for asked in request.models]
     entries += [_entry(text, partial(parse_shape, text, quant=request.quant or "none")) for text in request.shapes]
     return entries
 

@@ -35,8 +35,10 @@ def check_checkpoint(asked: str, model: MoEModel, *, progress: Progress | None =
     when there is no checkpoint to look at.
     """
     if model.source == "hub":
-        names, read = _on_hub(model)
-    elif model.source == "local":
+        with hub.asking(hub.PATIENT) as ask:
+            names, read = _on_hub(model, ask)
+            return compare(model, _tensors(names, read, progress))
+    if model.source == "local":
         names, read = _in_folder(os.path.expanduser(asked))
     else:
         raise ModelUnavailable(
@@ -90,7 +92,7 @@ def _local_header(path: str) -> list[Tensor]:
         raise InputError(f"{name}: cannot be read ({e.strerror or e}).") from None
 
 
-def _on_hub(model: MoEModel) -> tuple[list[str], Read]:
+def _on_hub(model: MoEModel, ask: hub.Asking) -> tuple[list[str], Read]:
     if hub.is_offline() or model.revision is None:
         raise ModelUnavailable(
             f"{model.id}: --checkpoint reads headers from the hub, which is switched off.", hint="Give a folder with the weights."
@@ -100,11 +102,11 @@ def _on_hub(model: MoEModel) -> tuple[list[str], Read]:
     def read(name: str) -> list[Tensor]:
         where = f"{model.id}/{name}"
         try:
-            first = hub.read_start(model.id, name, commit, 0, FIRST)
+            first = ask.read_start(model.id, name, commit, 0, FIRST)
             length = header_length(first, where)
             header = first[8 : 8 + length]
             if len(header) < length:
-                header += hub.read_start(model.id, name, commit, 8 + len(header), length - len(header))
+                header += ask.read_start(model.id, name, commit, 8 + len(header), length - len(header))
         except hub.Unreachable as e:
             raise ModelUnavailable(
                 f"{where}: the hub could not be reached ({e.reason}).", hint="Try again, or give a folder."
@@ -114,7 +116,7 @@ def _on_hub(model: MoEModel) -> tuple[list[str], Read]:
         return parse(header, where)
 
     try:
-        index = hub.fetch(model.id, INDEX, commit)
+        index = ask.fetch(model.id, INDEX, commit)
     except hub.Unreachable as e:
         raise ModelUnavailable(
             f"{model.id}: the hub could not be reached ({e.reason}).", hint="Give a folder with the weights."

@@ -1,27 +1,36 @@
 """config.json from the hub, through huggingface_hub: token, endpoint, cache and offline variables are the library's.
 
-One HEAD request resolves the revision to a commit; what the cache holds of that commit is read from there. The library is
-imported only when the network is needed: offline, and for a commit the cache already holds, its documented cache layout
-(``models--org--name/refs/<revision>`` and ``snapshots/<commit>/<file>``) is read directly, 200 ms sooner.
+One HEAD request resolves the revision to a commit; what the cache holds of that commit is read from there. The library runs
+in a process of its own (``hub_child.py``, held by ``hub_line.py``) under one deadline, and only when the network is needed:
+offline, and for a commit the cache already holds, its documented cache layout (``models--org--name/refs/<revision>`` and
+``snapshots/<commit>/<file>``) is read directly.
 """
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-from moe_preflight.errors import ConfigError, ModelUnavailable, PreflightError, UsageError
-from moe_preflight.model.strict_json import MAX_BYTES
+from moe_preflight.errors import UsageError
 
-IMPATIENT = 1.6
-"""Seconds the first answer may take when a card can stand in: the whole command must end within three without a network."""
+if TYPE_CHECKING:
+    from moe_preflight.model.hub_line import Line
 
+IMPATIENT = 2.4
+"""Seconds for everything about one model when a card or a cached copy can stand in: the whole command ends within about three."""
+PATIENT = 15.0
+"""Seconds when nothing can stand in, and for each header of ``--checkpoint``."""
+LONGEST = 600.0
+
+_OWN_LIMITS = ("HF_HUB_ETAG_TIMEOUT", "HF_HUB_DOWNLOAD_TIMEOUT")
 _COMMIT = re.compile(r"[0-9a-f]{40}\Z")
 _ID = re.compile(r"[\w.-]{1,96}(?:/[\w.-]{1,96})?\Z", re.ASCII)
-_ROOT = ("huggingface_hub", "httpx", "httpx2", "httpcore", "httpcore2", "requests", "urllib3")
 
 
 class Unreachable(Exception):
@@ -43,11 +52,11 @@ class Fetched:
 def check_id(repo_id: str) -> None:
     """Raises UsageError for what can be no repository id (the hub's own rules), with what it might have been."""
     if repo_id.startswith(("http://", "https://", "hf://")):
-        raise UsageError(f"{_short(repo_id)}: a URL is not a model.", hint="Give the id alone, such as openai/gpt-oss-120b.")
+        raise UsageError(f"{short(repo_id)}: a URL is not a model.", hint="Give the id alone, such as openai/gpt-oss-120b.")
     ok = _ID.match(repo_id) and "--" not in repo_id and ".." not in repo_id and not repo_id.endswith(".git")
     if not ok or any(part[0] in "-." or part[-1] in "-." for part in repo_id.split("/")):
         raise UsageError(
-            f"{_short(repo_id)}: neither a file or folder here nor a hub id.",
+            f"{short(repo_id)}: neither a file or folder here nor a hub id.",
             hint="Expected org/name, a folder with a config.json, a config.json file, or - for stdin.",
         )
 
@@ -77,52 +86,83 @@ def cached(repo_id: str, filename: str, revision: str | None) -> Fetched | None:
     return Fetched(path, commit) if os.path.isfile(path) else None
 
 
-def fetch(repo_id: str, filename: str, revision: str | None, *, patience: float | None = None) -> Fetched | None:
-    """The file from the hub. None: the repository has no such file.
+@dataclass(slots=True)
+class Patience:
+    """One deadline for all that is asked about one model: connecting, headers, bodies, redirects, second tries, every file.
 
-    ``patience`` bounds the wait for the first answer (None: the library's own time-out). Raises Unreachable, or
-    ModelUnavailable when the hub did answer and refused.
+    It runs from the first question, when the library is loaded. A user who sets the library's own time-outs gets at least their sum.
     """
-    if revision is not None and _COMMIT.match(revision) and (found := cached(repo_id, filename, revision)):
-        return found
+
+    seconds: float
+    _until: float | None = field(default=None, repr=False)
+
+    @classmethod
+    def of(cls, seconds: float) -> Patience:
+        own = [int(x) for x in (os.environ.get(name, "") for name in _OWN_LIMITS) if x.isascii() and x.isdigit() and len(x) < 6]
+        return cls(min(max(seconds, *own, sum(own)), LONGEST) if own else seconds)
+
+    def left(self) -> float:
+        now = time.monotonic()
+        if self._until is None:
+            self._until = now + self.seconds
+        return max(self._until - now, 0.0)
+
+    def gone(self) -> Unreachable:
+        return Unreachable(f"no complete answer within {self.seconds:g} s")
+
+
+@dataclass(slots=True)
+class Asking:
+    """The hub, to be asked about one model."""
+
+    line: Line
+    patience: Patience
+
+    def fetch(self, repo_id: str, filename: str, revision: str | None) -> Fetched | None:
+        """The file from the hub. None: the repository has no such file. Raises Unreachable, or ModelUnavailable /
+        ConfigError when the hub did answer and refused, or sent what is too large."""
+        if revision is not None and _COMMIT.match(revision) and (found := cached(repo_id, filename, revision)):
+            return found
+        got = self.line.ask({"do": "fetch", "repo": repo_id, "file": filename, "revision": revision}, self.patience)
+        return None if "missing" in got else Fetched(str(got["path"]), str(got["commit"]))
+
+    def read_start(self, repo_id: str, filename: str, commit: str, start: int, length: int) -> bytes:
+        """``length`` bytes of a file from ``start``, by HTTP range, with a deadline of its own. A server that ignores the
+        range is cut off after them; fewer come back only when the file ends."""
+        from base64 import b64decode
+
+        what = {"do": "range", "repo": repo_id, "file": filename, "revision": commit, "start": start, "length": length}
+        return b64decode(str(self.line.ask(what, Patience.of(self.patience.seconds))["bytes"]))
+
+
+_shared: ContextVar[list[Line] | None] = ContextVar("hub_line", default=None)
+
+
+@contextmanager
+def line() -> Iterator[list[Line]]:
+    """One process to talk to the hub for all that is asked inside: started at the first question, gone at the end."""
+    if (here := _shared.get()) is not None:
+        yield here
+        return
+    own: list[Line] = []
+    token = _shared.set(own)
     try:
-        head = _patiently(lambda: _head(repo_id, filename, revision, patience), patience)
-    except _no_such_file():
-        return None
-    commit, size = head.commit_hash, head.size
-    if commit is None:
-        raise Unreachable("what answered is no hub endpoint: no X-Repo-Commit header")
-    if size is not None and size > MAX_BYTES:
-        raise ConfigError(f"{repo_id}/{filename}: {size:,} bytes on the hub; a config is at most {MAX_BYTES:,}.")
-    found = cached(repo_id, filename, revision)
-    if found is not None and found.commit == commit:
-        return found
-    return Fetched(_calling(repo_id, revision, lambda: _download(repo_id, filename, revision)), commit)
+        yield own
+    finally:
+        _shared.reset(token)
+        for one in own:
+            one.hang_up()
 
 
-def read_start(repo_id: str, filename: str, commit: str, start: int, length: int) -> bytes:
-    """``length`` bytes of a file from ``start``, by HTTP range. A server that ignores the range is cut off after them; fewer come
-    back only when the file ends."""
-    return bytes(_calling(repo_id, commit, lambda: _range(repo_id, filename, commit, start, length)))
+@contextmanager
+def asking(seconds: float) -> Iterator[Asking]:
+    """Ask the hub about one model, for ``seconds`` in all."""
+    from moe_preflight.model.hub_line import Line
 
-
-def _range(repo_id: str, filename: str, commit: str, start: int, length: int) -> bytes:
-    from huggingface_hub import hf_hub_url, utils
-
-    library: Any = utils
-    headers = {**library.build_hf_headers(library_name="moe-preflight"), "range": f"bytes={start}-{start + length - 1}"}
-    url = hf_hub_url(repo_id, filename, revision=commit)
-    got = bytearray()
-    with library.get_session().stream("GET", url, headers=headers, timeout=10.0, follow_redirects=True) as answer:
-        library.hf_raise_for_status(answer)
-        skip = start if answer.status_code == 200 else 0
-        if skip > 1 << 20:
-            raise Unreachable("the server does not answer ranges")
-        for chunk in answer.iter_bytes(1 << 16):
-            got += chunk
-            if len(got) >= skip + length:
-                break
-    return bytes(got[skip : skip + length])
+    with line() as shared:
+        if not shared:
+            shared.append(Line())
+        yield Asking(shared[0], Patience.of(seconds))
 
 
 def known_missing(repo_id: str, filename: str, commit: str) -> bool:
@@ -154,135 +194,6 @@ def _cache_dir() -> str:
     return os.path.expandvars(os.path.expanduser(path))
 
 
-def _head(repo_id: str, filename: str, revision: str | None, patience: float | None) -> Any:
-    from huggingface_hub import constants, get_hf_file_metadata, hf_hub_url
-
-    _quiet()
-    own = constants.HF_HUB_ETAG_TIMEOUT
-    timeout = patience if patience is not None and own == constants.DEFAULT_ETAG_TIMEOUT else own
-    url = hf_hub_url(repo_id, filename, revision=revision)
-    return _calling(
-        repo_id,
-        revision,
-        lambda: get_hf_file_metadata(url, timeout=timeout, library_name="moe-preflight", retry_on_errors=False),
-    )
-
-
-def _download(repo_id: str, filename: str, revision: str | None) -> str:
-    from huggingface_hub import hf_hub_download
-    from huggingface_hub.utils.tqdm import disable_progress_bars
-
-    disable_progress_bars()
-    return str(hf_hub_download(repo_id, filename, revision=revision, library_name="moe-preflight"))
-
-
-def _quiet() -> None:
-    """The library's advice (no token, retries) would stand between our lines on stderr."""
-    import logging
-
-    logging.getLogger("huggingface_hub").setLevel(logging.ERROR)
-
-
-def _no_such_file() -> type[BaseException]:
-    from huggingface_hub.errors import RemoteEntryNotFoundError
-
-    error: type[BaseException] = RemoteEntryNotFoundError
-    return error
-
-
-def _patiently(call: Callable[[], Any], patience: float | None) -> Any:
-    """``call()``, given up after ``patience`` seconds: a name server that does not answer is beyond any HTTP time-out."""
-    if patience is None:
-        return call()
-    import threading
-
-    outcome: list[Any] = []
-
-    def work() -> None:
-        try:
-            outcome.append((call(), None))
-        except BaseException as e:
-            outcome.append((None, e))
-
-    from huggingface_hub import get_hf_file_metadata  # noqa: F401  (the import is not part of the wait)
-
-    thread = threading.Thread(target=work, daemon=True)
-    thread.start()
-    thread.join(patience + 0.1)
-    if not outcome:
-        raise Unreachable(f"no answer within {patience:g} s")
-    value, error = outcome[0]
-    if error is not None:
-        raise error
-    return value
-
-
-def _calling(repo_id: str, revision: str | None, call: Callable[[], Any]) -> Any:
-    """``call()``, with the library's many errors turned into ours: refused, or unreachable."""
-    from huggingface_hub import errors
-
-    at = f" at revision {_short(revision)}" if revision else ""
-    try:
-        return call()
-    except PreflightError:
-        raise
-    except errors.RemoteEntryNotFoundError:
-        raise
-    except errors.GatedRepoError:
-        raise ModelUnavailable(
-            f"{repo_id}: gated, and the hub does not let this token in.",
-            hint=f"Accept its terms at https://huggingface.co/{repo_id} and set HF_TOKEN, or give a config.json file.",
-        ) from None
-    except errors.DisabledRepoError:
-        raise ModelUnavailable(f"{repo_id}: the hub has disabled this repository.", hint="Give a config.json file.") from None
-    except errors.RevisionNotFoundError:
-        raise ModelUnavailable(
-            f"{repo_id}: the hub has no revision {_short(revision or 'main')}.", hint="Give a branch, a tag or a full commit."
-        ) from None
-    except errors.RepositoryNotFoundError as e:
-        raise ModelUnavailable(
-            f"{repo_id}{at}: not on the hub, or private ({_status(e)}).",
-            hint="Check the spelling; for a private model set HF_TOKEN (or run: hf auth login).",
-        ) from None
-    except errors.HfHubHTTPError as e:
-        status = getattr(getattr(e, "response", None), "status_code", None)
-        if status is not None and status < 500 and status not in (408, 429):
-            raise ModelUnavailable(
-                f"{repo_id}{at}: the hub refused ({status}).",
-                hint="Check HF_TOKEN and its permissions, or give a config.json file.",
-            ) from None
-        raise Unreachable(f"the hub answered {status}" if status else type(e).__name__) from None
-    except errors.LocalEntryNotFoundError as e:
-        raise Unreachable(_why(e)) from None
-    except (OSError, ValueError, RuntimeError) as e:
-        raise _other(repo_id, e) from None
-    except Exception as e:
-        if type(e).__module__.split(".")[0] not in _ROOT:
-            raise
-        raise Unreachable(_why(e)) from None
-
-
-def _other(repo_id: str, e: Exception) -> Exception:
-    """The disk, or the network in an OSError's clothes."""
-    if isinstance(e, OSError) and e.errno in (1, 13, 28, 30):  # EPERM, EACCES, ENOSPC, EROFS
-        return ModelUnavailable(
-            f"{repo_id}: the hub cache cannot be written ({e.strerror or e}).", hint="Set HF_HOME to a folder you can write."
-        )
-    return Unreachable(_why(e))
-
-
-def _why(e: BaseException) -> str:
-    """The innermost cause in a few words: ``ConnectError: Connection refused``."""
-    while e.__cause__ is not None or e.__context__ is not None:
-        e = e.__cause__ or e.__context__  # type: ignore[assignment]
-    text = " ".join(str(e).split())
-    return f"{type(e).__name__}: {_short(text)}" if text else type(e).__name__
-
-
-def _status(e: Any) -> str:
-    return f"{getattr(getattr(e, 'response', None), 'status_code', 'not found')}"
-
-
-def _short(text: str) -> str:
+def short(text: str) -> str:
     line = text if text.isprintable() else ascii(text)[1:-1]
     return line if len(line) <= 120 else line[:117] + "..."

@@ -162,31 +162,34 @@ def _from_hub(repo_id: str, revision: str | None, offline: bool, card_dir: str |
         if found is not None:
             return _of_cache(repo_id, found, ())
         return _of_card(repo_id, card, revision, pinned, "offline, and the hub cache has no copy")
-    try:
-        got = hub.fetch(repo_id, CONFIG, revision, patience=hub.IMPATIENT if card is not None and not pinned else None)
-    except hub.Unreachable as e:
-        found = hub.cached(repo_id, CONFIG, revision)
-        if found is not None:
-            return _of_cache(repo_id, found, (f"the hub could not be reached ({e.reason}): read from the hub cache",))
-        return _of_card(repo_id, card, revision, pinned, f"the hub could not be reached ({e.reason})")
-    except ModelUnavailable as e:
-        raise _with_guess(e, repo_id, card_dir) from None
-    if got is None:
-        raise ModelUnavailable(
-            f"{repo_id}: has no {CONFIG} on the hub.", hint="An adapter, GGUF or diffusers repository? Give the base model's id."
-        )
-    config = load_object(read_file(got.path), f"{repo_id}/{CONFIG}")
-    quant, notes = _quant_from_hub(repo_id, config, got.commit)
+    spare = hub.cached(repo_id, CONFIG, revision) is not None or (card is not None and not pinned)
+    with hub.asking(hub.IMPATIENT if spare else hub.PATIENT) as ask:
+        try:
+            got = ask.fetch(repo_id, CONFIG, revision)
+        except hub.Unreachable as e:
+            found = hub.cached(repo_id, CONFIG, revision)
+            if found is not None:
+                return _of_cache(repo_id, found, (f"the hub could not be reached ({e.reason}): read from the hub cache",))
+            return _of_card(repo_id, card, revision, pinned, f"the hub could not be reached ({e.reason})")
+        except ModelUnavailable as e:
+            raise _with_guess(e, repo_id, card_dir) from None
+        if got is None:
+            raise ModelUnavailable(
+                f"{repo_id}: has no {CONFIG} on the hub.",
+                hint="An adapter, GGUF or diffusers repository? Give the base model's id.",
+            )
+        config = load_object(read_file(got.path), f"{repo_id}/{CONFIG}")
+        quant, notes = _quant_from_hub(ask, repo_id, config, got.commit)
     return Resolved(config, repo_id, "hub", got.commit, quant, notes)
 
 
 def _quant_from_hub(
-    repo_id: str, config: dict[str, object], commit: str | None
+    ask: hub.Asking, repo_id: str, config: dict[str, object], commit: str | None
 ) -> tuple[dict[str, object] | None, tuple[str, ...]]:
     if not wants_quant_file(config) or commit is None or hub.known_missing(repo_id, QUANT, commit):
         return None, ()
     try:
-        got = hub.fetch(repo_id, QUANT, commit)
+        got = ask.fetch(repo_id, QUANT, commit)
     except hub.Unreachable as e:
         return None, (f"{QUANT} could not be looked for ({e.reason}): the model is taken for unquantized",)
     if got is None:

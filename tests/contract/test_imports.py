@@ -26,7 +26,8 @@ IMPURE = {"time", "datetime", "random", "socket", "subprocess", "urllib", "http"
 
 # The modules whose job is to touch the world: reading a model, finding a tree, asking AITER or the machine.
 TOUCHES_WORLD = {
-    "model/source.py", "model/hub.py", "model/local.py", "model/checkpoint.py", "model/cards.py", "model/files.py",
+    "model/source.py", "model/hub.py", "model/hub_line.py", "model/hub_child.py",
+    "model/local.py", "model/checkpoint.py", "model/cards.py", "model/files.py",
     "aiter/tree.py", "aiter/wheel.py", "aiter/basis.py",
     "model/fields.py",  # reads the package's own facts file
     "gate/keys.py",  # knows TOML's dates; the day itself is handed in

@@ -69,7 +69,7 @@ def ask(hub: Hub, tmp_path: Path) -> Asker:
 def test_a_config_is_fetched_and_its_commit_recorded(hub: Hub, ask: Asker) -> None:
     hub.add("org/m", MIXTRAL)
     assert ask("org/m") == {
-        "source": "hub", "revision": COMMIT, "notes": [], "layers": 1, "scheme": "none", "imported": True
+        "source": "hub", "revision": COMMIT, "notes": [], "layers": 1, "scheme": "none", "imported": False
     }  # fmt: skip
 
 
