@@ -11,6 +11,12 @@ from dataclasses import dataclass
 
 from moe_preflight.errors import InputError
 
+ALIKE = 0.8
+"""How much of two names must agree, as difflib counts it, to ask whether one was meant."""
+
+SHORT = 6
+"""Letters and digits below which a name is too short to be taken for the start of another."""
+
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 
@@ -57,6 +63,42 @@ def ids(card_dir: str | None = None) -> list[str]:
         return sorted(x.removesuffix(".json").replace("__", "/", 1) for x in os.listdir(folder) if x.endswith(".json"))
     except OSError:
         return []
+
+
+def close_to(name: str, card_dir: str | None = None) -> list[str]:
+    """The ids of cards that a short, miscased or misspelt name may mean, at most three, the likeliest first.
+
+    A name without an organisation is held against names alone. What is exactly a part of one comes before what merely looks alike.
+    """
+    wanted, bare = _plain(name), _plain(name.rpartition("/")[2])
+    if not 3 <= len(wanted) <= 200:
+        return []
+    scored = sorted((-_likeness(card, wanted, bare), card) for card in ids(card_dir))
+    best = -scored[0][0] if scored else 0.0
+    return [card for score, card in scored if -score >= max(ALIKE, min(best - 0.15, 2.0))][:3]
+
+
+def _likeness(card: str, wanted: str, bare: str) -> float:
+    """3: the same name. 2 to 3: a part of it. 1 to 2: so under another organisation. Below 1: difflib's ratio."""
+    from difflib import SequenceMatcher
+
+    own = _plain(card.rpartition("/")[2])
+    whole = own if wanted == bare else _plain(card)
+    if wanted in (whole, own):
+        return 3.0
+    if wanted in whole:
+        return 2.0 + len(wanted) / len(whole)
+    if len(bare) < SHORT:
+        return SequenceMatcher(None, whole, wanted).ratio()
+    if bare in own:
+        return 1.0 + len(bare) / len(own)
+    cut = SequenceMatcher(None, own[: len(bare)], bare).ratio() - 0.05  # a short name, misspelt
+    return max(cut, SequenceMatcher(None, whole, wanted).ratio())
+
+
+def _plain(text: str) -> str:
+    """Letters and digits in one case: what is left when a name is remembered, not copied."""
+    return "".join(c for c in text.lower() if c.isalnum())
 
 
 def index(card_dir: str | None = None) -> list[Card]:

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from moe_preflight.errors import ConfigError, InputError, ModelUnavailable, UsageError
+from moe_preflight.errors import ConfigError, InputError, ModelUnavailable, PreflightError, UsageError
 from moe_preflight.model import cards, hub
 from moe_preflight.model.moe import MoEModel
 from moe_preflight.model.read import read_config
@@ -55,7 +55,10 @@ def resolve(model: str, *, revision: str | None = None, offline: bool = False, c
         return _local(path)
     if _looks_like_a_path(model):
         raise UsageError(f"{shown(model)}: no such file or folder.", hint=_nearby(path))
-    hub.check_id(model)
+    try:
+        hub.check_id(model)
+    except UsageError as e:
+        raise _with_guess(e, model, card_dir) from None
     return _from_hub(model, revision, offline or hub.is_offline(), card_dir)
 
 
@@ -161,7 +164,7 @@ def _from_hub(repo_id: str, revision: str | None, offline: bool, card_dir: str |
         found = hub.cached(repo_id, CONFIG, revision)
         if found is not None:
             return _of_cache(repo_id, found, ())
-        return _of_card(repo_id, card, revision, pinned, "offline, and the hub cache has no copy")
+        return _of_card(repo_id, card, revision, pinned, "offline, and the hub cache has no copy", card_dir)
     spare = hub.cached(repo_id, CONFIG, revision) is not None or (card is not None and not pinned)
     with hub.asking(hub.IMPATIENT if spare else hub.PATIENT) as ask:
         try:
@@ -170,9 +173,9 @@ def _from_hub(repo_id: str, revision: str | None, offline: bool, card_dir: str |
             found = hub.cached(repo_id, CONFIG, revision)
             if found is not None:
                 return _of_cache(repo_id, found, (f"the hub could not be reached ({e.reason}): read from the hub cache",))
-            return _of_card(repo_id, card, revision, pinned, f"the hub could not be reached ({e.reason})")
+            return _of_card(repo_id, card, revision, pinned, f"the hub could not be reached ({e.reason})", card_dir)
         except ModelUnavailable as e:
-            raise _with_guess(e, repo_id, card_dir) from None
+            raise (_with_guess(e, repo_id, card_dir) if "not on the hub" in e.message else e) from None
         if got is None:
             raise ModelUnavailable(
                 f"{repo_id}: has no {CONFIG} on the hub.",
@@ -207,24 +210,23 @@ def _of_cache(repo_id: str, found: hub.Fetched, notes: tuple[str, ...]) -> Resol
     return Resolved(config, repo_id, "hub", found.commit, quant, notes)
 
 
-def _of_card(repo_id: str, card: str | None, revision: str | None, pinned: bool, why: str) -> Resolved:
+def _of_card(repo_id: str, card: str | None, revision: str | None, pinned: bool, why: str, card_dir: str | None) -> Resolved:
     if card is None or pinned:
         what = f"no bundled card stands for revision {shown(revision or '')}" if card is not None else "there is no bundled card"
-        raise ModelUnavailable(
+        e = ModelUnavailable(
             f"{repo_id}: {why}, and {what}.",
             hint="Give a config.json file, or try again with a network (HF_ENDPOINT, HTTPS_PROXY).",
         )
+        raise e if card is not None else _with_guess(e, repo_id, card_dir)
     note = f"{why}: the bundled card of {repo_id} was used; it may lag behind the hub"
     return Resolved(load_object(read_file(card), shown(card)), repo_id, "bundled", notes=(note,))
 
 
-def _with_guess(e: ModelUnavailable, repo_id: str, card_dir: str | None) -> ModelUnavailable:
-    """A mistyped id of a model we have a card of gets the right one."""
-    if "not on the hub" not in e.message:
+def _with_guess(e: PreflightError, repo_id: str, card_dir: str | None) -> PreflightError:
+    """The same error, with the ids of the cards that a short, miscased or misspelt name may mean."""
+    close = [x for x in cards.close_to(repo_id, card_dir) if x.lower() != repo_id.lower()]
+    if not close:
         return e
-    from difflib import get_close_matches
-
-    close = get_close_matches(repo_id, cards.ids(card_dir), n=1, cutoff=0.8)
-    if not close or close[0] == repo_id:
-        return e
-    return ModelUnavailable(e.message, hint=f"Did you mean {close[0]}? {e.hint}")
+    *others, last = close
+    meant = f"{', '.join(others)} or {last}" if others else last
+    return type(e)(e.message, hint=f"Did you mean {meant}? {e.hint}".rstrip())
