@@ -92,6 +92,8 @@ class Family:
     shared_count: Spec | None = None
     shared_each: Spec | None = None
     shared_width: Spec | None = None
+    shared_per_layer: bool = False
+    """``shared_count`` may be a list with one number per layer; elsewhere the engine takes a number alone."""
     n_group: Spec | None = None
     topk_group: Spec | None = None
     scoring: Spec = Fixed("softmax")

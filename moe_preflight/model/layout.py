@@ -102,7 +102,7 @@ def sparse_step(f: Fields, n: int) -> Layers | None:
     if step.missing and dense.missing:
         return None
     nth = 1 if step.missing or step.raw is None else as_int(step, 1, MAX_LAYERS)
-    skip = set() if dense.missing or dense.raw is None else set(_indexes(dense))
+    skip = set() if dense.missing or dense.raw is None else set(_indexes(dense, -MAX_LAYERS))  # a negative one is no layer
     path = dense.path if skip else step.path if not step.missing else dense.path
     return Layers(tuple(i for i in range(n) if i not in skip and (i + 1) % nth == 0), path)
 
@@ -179,8 +179,8 @@ def skipped(f: Fields, n: int) -> Layers | None:
     return Layers(tuple(range(as_int(value, 0, MAX_LAYERS), n)), value.path)
 
 
-def _indexes(value: Value) -> list[int]:
-    return [as_int(Value(x, f"{value.path}[{i}]"), 0, MAX_LAYERS) for i, x in enumerate(as_list(value, MAX_LAYERS))]
+def _indexes(value: Value, low: int = 0) -> list[int]:
+    return [as_int(Value(x, f"{value.path}[{i}]"), low, MAX_LAYERS) for i, x in enumerate(as_list(value, MAX_LAYERS))]
 
 
 def _one_or_list(value: Value) -> list[int]:

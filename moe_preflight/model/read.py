@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from moe_preflight.errors import ConfigError
-from moe_preflight.model import families, quantization
+from moe_preflight.model import consistency, families, quantization
 from moe_preflight.model.family import Family, Spec
 from moe_preflight.model.fields import MISSING, Fields, Value, as_bool, as_float, as_int, as_str, shown, wrong
 from moe_preflight.model.layout import MAX_LAYERS, Layers, layer_count
@@ -20,11 +20,6 @@ TEXT_SECTIONS = ("text_config", "llm_config", "language_config", "thinker_config
 """Where wrappers (vision, audio) keep their decoder (transformers ``get_text_config``, vLLM's own configs)."""
 
 _DTYPES = {"bfloat16": "bf16", "float16": "fp16", "half": "fp16", "float32": "fp32", "float": "fp32", "float64": "fp64"}
-
-_ACTIVATIONS = {
-    "gelu_pytorch_tanh": "gelu_tanh", "gelu_new": "gelu_tanh", "gelu_fast": "gelu_tanh", "swish": "silu", "swiglu": "silu",
-    "squared_relu": "relu2",
-}  # fmt: skip
 
 
 def read_config(
@@ -59,7 +54,7 @@ def read_config(
         fields=reader.used,
         unknown=tuple(reader.unknown),
         confidence=confidence,
-        notes=(*reader.notes, *quant.notes()),
+        notes=(*reader.notes, *consistency.told_twice(config, f, reader.used), *quant.notes()),
         config=config,
     )
 
@@ -103,9 +98,9 @@ def find_family(config: Mapping[str, object], f: Fields) -> tuple[Family, str]:
 def _architectures(config: Mapping[str, object]) -> list[str]:
     """``architectures`` is a list; some hub files hold a bare string or null."""
     raw = config.get("architectures")
-    if isinstance(raw, str):
+    if isinstance(raw, str) and raw:
         return [raw]
-    if isinstance(raw, list) and all(isinstance(x, str) for x in raw):
+    if isinstance(raw, list) and all(isinstance(x, str) and x for x in raw):
         return [str(x) for x in raw]
     if raw is None:
         return []
@@ -143,8 +138,9 @@ class _Reader:
     def sizes(self) -> _Sizes | None:
         """None for a dense model. Notes the fields used, and those nobody knows."""
         fam = self.family
-        hidden = self._sizes("hidden_size", fam.hidden.read(self.f), 1, MAX_SIZE)
-        self.hidden = _most(hidden)
+        found = fam.hidden.read(self.f)
+        hidden = self._sizes("hidden_size", found, 1, MAX_SIZE)
+        self.hidden = hidden if isinstance(hidden, int) else as_int(found, 1, MAX_SIZE)
         count = layer_count(self.f, *fam.layer_counts)
         if count.missing or count.raw is None:
             self.unknown.append("num_layers")
@@ -186,6 +182,8 @@ class _Reader:
         """One ExpertLayer per distinct kind: ``main``, then ``hash``, ``kind1`` ... by first layer, then ``mtp``."""
         common = self._common(sizes)
         where = self._where()
+        if not where.indexes and self.num_layers:
+            self.notes.append(consistency.no_expert_layer(where, self.f, self.num_layers, _architectures(self.config)))
         hash_layers = self._number("hash_layers", self.family.hash_layers, 0)
         if self.family.hash_layers is not None and not hash_layers:
             kinds = self.f.given("mlp_layer_types")
@@ -201,15 +199,15 @@ class _Reader:
     def _common(self, sizes: _Sizes) -> ExpertLayer:
         fam = self.family
         activation = self._text("activation", fam.activation, "silu")
-        activation = _ACTIVATIONS.get(activation, activation)
+        activation = consistency.activation(activation, self.used.get("activation", ""), fam.name)
         if not fam.gated:
             activation += "_no_mul"
         shared, width = self._shared(sizes)
         scoring = self._text("scoring", fam.scoring, "")
+        if scoring:
+            consistency.scoring(scoring, self.used["scoring"])
         n_group, topk_group = self._group("n_group", fam.n_group), self._group("topk_group", fam.topk_group)
-        if n_group is not None and topk_group is not None and topk_group > n_group:
-            where = self.used.get("topk_group", "topk_group")
-            raise ConfigError(f"{where}: {topk_group} is more than the {n_group} groups; expected at most {n_group}.")
+        consistency.groups(n_group, topk_group, sizes.experts, self.used)
         return ExpertLayer(
             name="main", count=0, first_layer=0, experts=_most(sizes.experts), topk=_most(sizes.topk),
             model_dim=sizes.model_dim, moe_intermediate_size=_most(sizes.inter), activation=activation, gated=fam.gated,
@@ -294,7 +292,7 @@ class _Reader:
         if value is None:
             return 0, 0
         raw = value.raw
-        if isinstance(raw, list):
+        if isinstance(raw, list) and fam.shared_per_layer:
             numbers = [as_int(Value(x, f"{value.path}[{i}]"), 0, MAX_EXPERTS) for i, x in enumerate(raw[:MAX_LAYERS])]
             count = max(numbers, default=0)
         else:

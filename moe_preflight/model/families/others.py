@@ -89,7 +89,7 @@ OTHERS: tuple[Family, ...] = (
         ("hunyuan", "hunyuan_v1_moe", "hunyuan_moe"),
         experts=at("num_experts"), topk=at("moe_topk|num_experts_per_tok"),
         inter=at("moe_intermediate_size|intermediate_size"), where=(skipped, every),
-        shared_count=at("num_shared_expert", null=0), n_group=at("n_group"), topk_group=at("topk_group"),
+        shared_count=at("num_shared_expert", null=0), shared_per_layer=True, n_group=at("n_group"), topk_group=at("topk_group"),
         renormalize=at("norm_topk_prob", True, _M + "transformers/moe.py:235"),
         scaling=at("routed_scaling_factor", 1.0, _M + "transformers/moe.py:238", null=1.0),
         source=_M + "transformers/moe.py:221",
