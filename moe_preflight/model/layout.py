@@ -68,17 +68,21 @@ def switches(path: str) -> Rule:
     return rule
 
 
-def after_dense(first: str = "first_k_dense_replace", step: str = "moe_layer_freq") -> Rule:
-    """Layers from ``first`` on, those whose index is a multiple of ``step`` (DeepSeek's way)."""
+def after_dense(first: str = "first_k_dense_replace", step: str = "moe_layer_freq", *, counted_from_first: bool = False) -> Rule:
+    """Layers from ``first`` on, those whose index (``counted_from_first``: counted from there) is a multiple of ``step``.
+
+    DeepSeek's way. Many model files that borrowed the field look at ``first`` alone: for them ``step`` is empty.
+    """
 
     def rule(f: Fields, n: int) -> Layers | None:
         dense = f.find(first)
         if dense.missing or dense.raw is None:
             return None
         start = as_int(dense, 0, MAX_LAYERS)
-        every_nth = f.find(step)
+        every_nth = f.find(step) if step else Value(MISSING, "")
         nth = 1 if every_nth.missing or every_nth.raw is None else as_int(every_nth, 1, MAX_LAYERS)
-        return Layers(tuple(i for i in range(start, n) if i % nth == 0), dense.path)
+        zero = start if counted_from_first else 0
+        return Layers(tuple(i for i in range(start, n) if (i - zero) % nth == 0), dense.path)
 
     return rule
 

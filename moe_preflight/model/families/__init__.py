@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from functools import cache
 
+from moe_preflight.model import variants
+from moe_preflight.model.families.backend import BACKEND_LINE
 from moe_preflight.model.families.deepseek import DEEPSEEK_LINE
 from moe_preflight.model.families.mixtral import MIXTRAL_LINE
 from moe_preflight.model.families.others import OTHERS
@@ -15,14 +17,14 @@ from moe_preflight.model.families.qwen import QWEN_LINE
 from moe_preflight.model.family import Equals, Family, at
 from moe_preflight.model.layout import after_dense, enumerated, every, sparse_step, switches, typed
 
-FAMILIES: tuple[Family, ...] = (*DEEPSEEK_LINE, *QWEN_LINE, *MIXTRAL_LINE, *OTHERS)
+FAMILIES: tuple[Family, ...] = (*DEEPSEEK_LINE, *QWEN_LINE, *MIXTRAL_LINE, *OTHERS, *BACKEND_LINE)
 
 _M = "model_executor/models/"
 
 GENERIC = Family(
     "generic", (), (),
     experts=at("num_experts|moe_num_experts|n_routed_experts|num_local_experts", null=0),
-    topk=at("num_experts_per_tok|num_experts_per_token|top_k_experts|moe_topk|moe_top_k|moe_k"),
+    topk=at("num_experts_per_tok|num_experts_per_token|top_k_experts|moe_topk|moe_top_k|top_k|moe_k"),
     inter=at("moe_intermediate_size|expert_intermediate_size|intermediate_size"), hidden=at("hidden_size|d_model"),
     layer_counts=("num_hidden_layers", "num_layers", "n_layers"),
     where=(
@@ -34,7 +36,7 @@ GENERIC = Family(
         "scoring_func|score_function|score_func|moe_router_activation_func|router_score_func", "softmax",
         "vLLM's FusedMoE default",
     ),
-    bias=Equals(("topk_method",), "noaux_tc"), renormalize=at("norm_topk_prob", True, _M + "transformers/moe.py:235"),
+    bias=Equals(("topk_method",), "noaux_tc"), renormalize=variants.BACKEND_RENORM,
     scaling=at("routed_scaling_factor", 1.0, _M + "transformers/moe.py:238", null=1.0),
     activation=at("hidden_act|hidden_activation", "silu", _M + "transformers/moe.py:258"), mtp=at("num_nextn_predict_layers"),
     source="transformers_utils/config.py:56 CONFIG_FIELD_ALIASES",

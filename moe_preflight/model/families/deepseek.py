@@ -15,7 +15,7 @@ DEEPSEEK_LINE: tuple[Family, ...] = (
     Family(
         "deepseek",
         (
-            "DeepseekForCausalLM", "DeepseekV2ForCausalLM", "DeepseekV3ForCausalLM", "DeepseekV32ForCausalLM",
+            "DeepseekForCausalLM", "DeepseekV2ForCausalLM", "DeepseekV3ForCausalLM", "DeepseekV3BidirectionalModel", "DeepseekV32ForCausalLM",
             "KimiK25ForConditionalGeneration", "KimiVLForConditionalGeneration", "DeepseekVLV2ForCausalLM",
             "DeepseekOCRForCausalLM", "DeepseekOCR2ForCausalLM", "UnlimitedOCRForCausalLM",
             "MistralLarge3ForCausalLM", "Dots3NoteForCausalLM",
@@ -70,7 +70,7 @@ DEEPSEEK_LINE: tuple[Family, ...] = (
         ("Glm4MoeForCausalLM", "Glm4MoeLiteForCausalLM", "Glm4vMoeForConditionalGeneration"),
         ("glm4_moe", "glm4_moe_lite", "glm4v_moe", "glm4v_moe_text"),
         experts=at("n_routed_experts"), topk=at("num_experts_per_tok"), inter=at("moe_intermediate_size"),
-        where=(after_dense(), _SPARSE, variants.first_layer_dense), shared_count=at("n_shared_experts", null=0),
+        where=(variants.glm4_dense, _SPARSE, variants.first_layer_dense), shared_count=at("n_shared_experts", null=0),
         n_group=at("n_group"), topk_group=at("topk_group"), scoring=Fixed("sigmoid", _M + "glm4_moe.py:196"),
         bias=Fixed(True, _M + "glm4_moe.py:148"), renormalize=at("norm_topk_prob"),
         scaling=at("routed_scaling_factor", null=1.0), mtp=at("num_nextn_predict_layers"),
@@ -87,7 +87,7 @@ DEEPSEEK_LINE: tuple[Family, ...] = (
     Family(
         "dots1", ("Dots1ForCausalLM",), ("dots1",),
         experts=at("n_routed_experts"), topk=at("num_experts_per_tok"), inter=at("moe_intermediate_size"),
-        where=(after_dense(), every), shared_count=at("n_shared_experts", null=0), n_group=at("n_group"),
+        where=(after_dense(step=""), every), shared_count=at("n_shared_experts", null=0), n_group=at("n_group"),
         topk_group=at("topk_group"), scoring=at("scoring_func", "sigmoid", "transformers models/dots1"),
         bias=Fixed(True, "transformers models/dots1"), renormalize=at("norm_topk_prob"),
         scaling=at("routed_scaling_factor", null=1.0), source=_M + "transformers/moe.py:221",
@@ -95,7 +95,7 @@ DEEPSEEK_LINE: tuple[Family, ...] = (
     Family(
         "solar_open", ("SolarOpenForCausalLM",), ("solar_open",),
         experts=at("n_routed_experts"), topk=at("num_experts_per_tok"), inter=at("moe_intermediate_size"),
-        where=(after_dense(), every), shared_count=at("n_shared_experts", null=0), n_group=at("n_group"),
+        where=(every,), shared_count=at("n_shared_experts", null=0), n_group=at("n_group"),
         topk_group=at("topk_group"), scoring=Fixed("sigmoid", "transformers models/solar_open"),
         bias=Fixed(True, "transformers models/solar_open"), renormalize=at("norm_topk_prob"),
         scaling=at("routed_scaling_factor", null=1.0), source=_M + "glm4_moe.py:183",
@@ -124,7 +124,7 @@ DEEPSEEK_LINE: tuple[Family, ...] = (
         ("PanguUltraMoEForCausalLM", "PanguProMoEV2ForCausalLM"),
         ("pangu_ultra_moe", "PanguProMoE", "openpangu_moe"),
         experts=at("n_routed_experts|num_experts"), topk=at("num_experts_per_tok"), inter=at("moe_intermediate_size"),
-        where=(after_dense(), every), shared_count=at("n_shared_experts", 0, _M + "openpangu.py", null=0),
+        where=(after_dense(step=""), every), shared_count=at("n_shared_experts", 0, _M + "openpangu.py", null=0),
         n_group=Fixed(1, _M + "openpangu.py:204"), topk_group=Fixed(1, _M + "openpangu.py:205"),
         scoring=Fixed("sigmoid", _M + "openpangu.py:206"),
         bias=at("router_enable_expert_bias", False, _M + "openpangu.py:163"),

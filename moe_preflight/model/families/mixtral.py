@@ -83,7 +83,7 @@ MIXTRAL_LINE: tuple[Family, ...] = (
         renormalize=variants.OLMOE_RENORM, source=_M + "olmoe.py:95",
     ),
     Family(
-        "jamba", ("JambaForCausalLM",), ("jamba",),
+        "jamba", ("JambaForCausalLM", "JambaForSequenceClassification"), ("jamba",),
         experts=at("layers_num_experts|num_experts"), topk=at("num_experts_per_tok"), inter=at("intermediate_size"),
         where=(period, every), renormalize=Fixed(False, _M + "jamba.py:90"),
         prefix=("model.layers.{}.feed_forward.experts",), source=_M + "jamba.py:83",
