@@ -54,7 +54,12 @@ def read_config(
         fields=reader.used,
         unknown=tuple(reader.unknown),
         confidence=confidence,
-        notes=(*reader.notes, *consistency.told_twice(config, f, reader.used), *quant.notes()),
+        notes=(
+            *reader.notes,
+            *consistency.told_twice(config, f, reader.used),
+            *consistency.varied(f, reader.used),
+            *quant.notes(),
+        ),
         config=config,
     )
 

@@ -140,3 +140,21 @@ def test_what_a_wrapper_tells_twice_is_read_from_the_section_and_named() -> None
         "hidden_size: 128 at the root, 64 in text_config, which is what counts",
         "num_experts: 8 at the root, 16 in text_config, which is what counts",
     )
+
+
+@pytest.mark.parametrize("section", [False, True])
+def test_layers_that_differ_by_per_layer_config_are_named(section: bool) -> None:
+    inner = QWEN | {
+        "per_layer_config": {"1": {"num_experts": 8}, "2": {"num_experts": 8, "sliding_window": 4}, "3": {"num_experts": 16}}
+    }
+    where = "text_config." if section else ""
+    outer = {"architectures": ["Qwen3VLMoeForConditionalGeneration"], "model_type": "qwen3_vl_moe", "text_config": inner}
+    model = read_config(outer if section else inner, id="m")
+    assert model.notes == (
+        f"{where}num_experts: {where}per_layer_config gives another value for 2 layers, which is not taken into account (unverified)",
+    )
+
+
+@pytest.mark.parametrize("value", [None, {}, [], 3, "x", {"1": 3}, {"1": {"sliding_window": 4}}, {"1": None}])
+def test_a_per_layer_config_without_experts_says_nothing(value: Any) -> None:
+    assert read_config(QWEN | {"per_layer_config": value}, id="m").notes == ()
