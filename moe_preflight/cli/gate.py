@@ -68,7 +68,7 @@ def gate(
     from moe_preflight.gate.run import run_gate
     from moe_preflight.report.files import write_file
     from moe_preflight.report.gate_text import render
-    from moe_preflight.report.output import emit, sinks, use_colour
+    from moe_preflight.report.output import emit, say, sinks, use_colour
     from moe_preflight.report.sanitise import clean_document
     from moe_preflight.report.text import summary
 
@@ -91,7 +91,9 @@ def gate(
     if write_baseline is not None:
         from moe_preflight.gate.baseline import render as baseline_text
 
-        write_file(write_baseline, baseline_text(report.entries).encode())
+        if not report.unseen:
+            write_file(write_baseline, baseline_text(report.entries).encode())
+        say(_about(write_baseline, loaded, report.unseen))
     print(summary(doc), file=sys.stderr)
     raise typer.Exit(report.exit_code(loaded.fail_on))
 
@@ -105,8 +107,8 @@ def _day(asked: str | None) -> str:
     if asked is None:
         return datetime.now(UTC).date().isoformat()
     try:
-        if len(asked) == 10 and asked.isascii():
-            return date.fromisoformat(asked).isoformat()
+        if asked == (day := date.fromisoformat(asked).isoformat()):  # fromisoformat takes weeks and leaves out dashes, too
+            return day
     except ValueError:
         pass
     raise UsageError(f"--today {asked}: not a day.", hint="Expected YYYY-MM-DD, such as 2027-01-31.")
@@ -125,6 +127,24 @@ def _only(gate: Gate, names: list[str] | None) -> Gate:
                 hint=guess(name, known).strip() or "See its name keys.",
             )
     return gate if not names else replace(gate, held=tuple(h for h in gate.held if h.name in names), only=True)
+
+
+def _about(written: str, gate: Gate, unseen: tuple[str, ...]) -> str:
+    """What became of the baseline, as one line."""
+    import os
+
+    from moe_preflight.gate.load import baseline_path
+    from moe_preflight.report.sanitise import clean
+
+    if unseen:
+        return clean(
+            f"moe-preflight: {written}: not written: {', '.join(unseen)[:200]} could not be looked at, and would be missing in it."
+        )
+    named = baseline_path(gate)
+    if named is not None and os.path.realpath(named) == os.path.realpath(written):
+        return clean(f"moe-preflight: {written}: written.")
+    holds = "names no baseline" if named is None else f"holds to {named}, not to this file"
+    return clean(f"moe-preflight: {written}: written. {gate.file} {holds}: set its baseline key, which is relative to it.")
 
 
 def _separate(baseline: str | None, outputs: list[str | None], gate_file: str) -> None:

@@ -82,6 +82,8 @@ def parse(data: bytes, name: str) -> dict[str, Entry]:
             raise _bad(name, f"findings[{i}].figure is no number")
         if len(f["fingerprint"]) != 32 or not set(f["fingerprint"]) <= set("0123456789abcdef"):
             raise _bad(name, f"findings[{i}].fingerprint is not 32 hexadecimal digits")
+        if f["fingerprint"] in out:
+            raise _bad(name, f"findings[{i}].fingerprint is given twice, as by a merge of two branches")
         out[f["fingerprint"]] = Entry(**f)
     return out
 

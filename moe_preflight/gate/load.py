@@ -32,9 +32,9 @@ def load_gate(file: str, *, aiter: str = "auto", offline: bool = False) -> Gate:
 
 def load_baseline(gate: Gate) -> dict[str, Entry] | None:
     """The baseline the gate names, None when it names none. One that is not there or cannot be read is an InputError."""
-    if gate.baseline is None:
+    path = baseline_path(gate)
+    if path is None:
         return None
-    path = _inside(os.path.dirname(gate.file), gate.baseline)
     try:
         data = read_regular(path, baseline.MAX_BYTES)
     except FileUnreadable as e:
@@ -42,6 +42,11 @@ def load_baseline(gate: Gate) -> dict[str, Entry] | None:
             f"{gate.file}: baseline {path}: {e.reason}.", hint="Write it with --write-baseline FILE, or remove the key."
         ) from None
     return baseline.parse(data, path)
+
+
+def baseline_path(gate: Gate) -> str | None:
+    """Where the baseline lies that the gate names; None when it names none."""
+    return None if gate.baseline is None else _inside(os.path.dirname(gate.file), gate.baseline)
 
 
 def _inside(folder: str, path: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from moe_preflight.gate.spec import OWN, Gate, Held, Ignore
@@ -59,9 +59,7 @@ def fits(entry: Ignore, f: Finding, held: Held, run: Run) -> bool:
     """Does every filter of the entry fit? A filter on the target fits no finding that is about no target."""
     if not f.code.startswith(entry.code):
         return False
-    if entry.deployment and held.name not in entry.deployment:
-        return False
-    if entry.model and held.model not in entry.model:
+    if not _concerns(entry, held):
         return False
     if entry.advisory and f.advisory not in entry.advisory:
         return False
@@ -77,16 +75,22 @@ def fits(entry: Ignore, f: Finding, held: Held, run: Run) -> bool:
     return all(not wanted or value in wanted for wanted, value in zip(of_target, values, strict=True))
 
 
-def about_ignores(gate: Gate, used: Iterable[Ignore], today: str) -> Iterator[Finding]:
-    """MP801 for every entry that lapsed, MP802 for every other that hid nothing."""
+def _concerns(entry: Ignore, held: Held) -> bool:
+    return (not entry.deployment or held.name in entry.deployment) and (not entry.model or held.model in entry.model)
+
+
+def about_ignores(gate: Gate, used: Iterable[Ignore], today: str, unseen: Collection[str] = ()) -> Iterator[Finding]:
+    """MP801 for every entry that lapsed, MP802 for every other that hid nothing. Of ``unseen`` deployments, those not fully looked at,
+    nobody knows what an entry would hide."""
     seen = set(used)
+    dark = [h for h in gate.held if h.name in unseen]
     for e in gate.ignores:
         where = [Evidence(gate.file, None, e.where.partition(": ")[2])]
         if expired(e, today):
             yield rules.EXPIRED.finding(
                 f"{e.where}: the ignore of {e.code} was good until {e.until} ({e.reason}).", confidence="read", evidence=where
             )
-        elif e not in seen and not gate.only:
+        elif e not in seen and not gate.only and not any(_concerns(e, h) for h in dark):
             yield rules.UNMATCHED.finding(
                 f"{e.where}: the ignore of {e.code} ({e.reason}) hides nothing.", confidence="read", evidence=where
             )

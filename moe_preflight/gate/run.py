@@ -16,7 +16,7 @@ from moe_preflight.gate.merge import Part, merge
 from moe_preflight.gate.requirements import CODES, Outcome, judge
 from moe_preflight.gate.spec import Gate, Held
 from moe_preflight.preflight import Report, basis_of, check, read_models
-from moe_preflight.report.document import document
+from moe_preflight.report.document import _finding, document
 from moe_preflight.report.types import Evidence, Finding, NotEvaluated, exit_code
 from moe_preflight.rules import gate as rules
 from moe_preflight.rules.catalogue import in_order
@@ -32,13 +32,15 @@ SHOWN_GONE = 20
 
 @dataclass(frozen=True, slots=True)
 class GateReport:
-    """A finished gate. ``document`` is the report (not cleaned), ``entries`` what a baseline of this run would hold."""
+    """A finished gate. ``document`` is the report (not cleaned), ``entries`` what a baseline of this run would hold, ``unseen`` the
+    deployments that could not be looked at, or not at all that was asked: a baseline without what they would show is none."""
 
     document: Document
     findings: tuple[Finding, ...]
     not_evaluated: tuple[NotEvaluated, ...]
     entries: tuple[Entry, ...]
     malformed: bool
+    unseen: tuple[str, ...] = ()
 
     def exit_code(self, fail_on: str) -> int:
         """The process exit code, by the same table as a check's."""
@@ -57,7 +59,8 @@ def run_gate(
     which is what writing one means. A model or tree that cannot be read becomes part of the report; nonsense raises."""
     shop = _Shop()
     parts = [_part(gate, held, shop, today, known or {}, accept_all, progress) for held in gate.held]
-    own = list(policy.about_ignores(gate, [e for p in parts for _, e in p.ignored], today))
+    unseen = tuple(p.name for p in parts if p.unseen)
+    own = list(policy.about_ignores(gate, [e for p in parts for _, e in p.ignored], today, unseen))
     lost = [] if accept_all else _lost(gate, known or {}, parts)
     own += _gone(gate, lost)
     missing = tuple(_empty(gate))
@@ -69,6 +72,7 @@ def run_gate(
         (*missing, *(n for p in parts for n in p.missing)),
         tuple(e for p in parts for e in p.entries),
         any(p.malformed for p in parts),
+        unseen,
     )
 
 
@@ -83,9 +87,15 @@ def _part(
         return Part(held.name, missing=(why,), unseen=True, malformed=True)
     judged = judge(report.run, report.findings, held.require)
     missing = (*report.not_evaluated, *judged.not_evaluated)
-    sorted_ = policy.sort(gate, held, report.run, in_order([*report.findings, *judged.findings]), today)
+    everything = in_order([*report.findings, *judged.findings])
+    sorted_ = policy.sort(gate, held, report.run, everything, today)
     doc = document(report.run, sorted_.kept, missing)
     marks = baseline.marks(doc, held.name, held.model)
+    # What policy sets aside still occurs: its entry in the baseline is not gone.
+    aside = tuple(everything) != sorted_.kept and any(
+        e.deployment == held.name and mark not in marks for mark, e in known.items()
+    )
+    there = baseline.marks(doc | {"findings": [_finding(f) for f in everything]}, held.name, held.model) if aside else []
     entries = [
         Entry(held.name, f.code, f.severity, f.message, mark, figure(f, report.run))
         for f, mark in zip(sorted_.kept, marks, strict=True)
@@ -105,7 +115,7 @@ def _part(
         unselected=sorted_.unselected,
         outcomes=tuple(_forgiven(o, fresh) for o in judged.outcomes),
         missing=missing,
-        marks=tuple(marks),
+        marks=(*marks, *there),
         entries=tuple(e for e in entries if e.severity in FAILING),
         unseen=bool(report.not_evaluated) or not report.run.targets,
         malformed=report.exit_code("never") == 2,

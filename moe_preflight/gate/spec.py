@@ -231,8 +231,11 @@ def _severities(value: object, where: str) -> dict[str, str]:
         code, asked_level = code_of(word, at), level(v, at)
         if code.startswith(ABOUT_THE_FILE):
             raise SettingsError(f"{at}: findings about the gate file keep their severity.")
-        if asked_level == "off" and code.startswith(OWN):
-            raise SettingsError(f"{at}: a requirement cannot be switched off.", hint="Remove it from [require].")
+        if asked_level in ("off", "info") and code.startswith(OWN):
+            raise SettingsError(
+                f"{at}: a requirement cannot be switched off, and is no mere info.",
+                hint='Remove it from [require], or make it a "warning".',
+            )
         if code in asked:
             raise SettingsError(f"{at}: {code} is given twice.")
         asked[code] = asked_level

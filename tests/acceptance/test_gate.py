@@ -260,6 +260,133 @@ def test_the_baseline_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
     assert [p.name for p in tmp_path.iterdir()] == ["gate.toml"]
 
 
+def test_a_baseline_with_holes_is_not_written(tmp_path: Path) -> None:
+    """Written while something could not be looked at, it would lose what was known of it: the old file stays, and the run is not green."""
+    seen, unseen = shape(BROKEN, "b"), 'name = "away"\nmodel = "no/such-model"\noffline = true'
+    known = tmp_path / "known.json"
+    for before in (None, b"what was known"):
+        if before is not None:
+            known.write_bytes(before)
+        done = run(write(tmp_path, seen, unseen), "--write-baseline", known)
+        assert done.returncode == 3
+        assert "known.json: not written: away could not be looked at" in done.stderr
+        assert (known.read_bytes() if known.exists() else None) == before
+    (tmp_path / "config.json").write_text("[]")
+    done = run(write(tmp_path, seen, 'name = "bad"\nmodel = "config.json"'), "--write-baseline", known)
+    assert done.returncode == 2
+    assert known.read_bytes() == b"what was known"
+
+
+def test_an_entry_that_policy_sets_aside_is_not_called_gone(tmp_path: Path) -> None:
+    assert run(write(tmp_path, shape(BROKEN, "b")), "--write-baseline", tmp_path / "known.json").returncode == 0
+    root = 'baseline = "known.json"\n'
+    ignore = '[[ignore]]\ncode = "MP101"\nreason = "r"\nuntil = 2027-01-01\n'
+    for more in (ignore, '[severity]\nMP101 = "off"\n', 'select = ["MP2"]\n', '[severity]\nMP101 = "info"\n'):
+        doc = report(write(tmp_path, shape(BROKEN, "b"), root=root + more))[1]
+        assert not any("MP101" in f["message"] for f in doc["findings"] if f["code"] == "MP803"), more
+    doc = report(write(tmp_path, shape(FINE, "b"), root=root + ignore))[1]
+    assert any("MP101" in f["message"] for f in doc["findings"] if f["code"] == "MP803")
+
+
+def test_order_is_no_news_and_another_name_is(tmp_path: Path) -> None:
+    one, two = shape(BROKEN, "one", "tp = [8, 4]"), shape(BROKEN, "two", 'gpus = ["mi300x", "mi355x"]')
+    root = 'baseline = "known.json"'
+    known = tmp_path / "known.json"
+    assert run(write(tmp_path, one, two), "--write-baseline", known).returncode == 0
+    first = known.read_bytes()
+    turned = (two.replace('"mi300x", "mi355x"', '"mi355x", "mi300x"'), one.replace("[8, 4]", "[4, 8]"))
+    assert run(write(tmp_path, *turned, root=root)).returncode == 0
+    assert run(write(tmp_path, *turned), "--write-baseline", known).returncode == 0
+    assert known.read_bytes() == first
+    code, doc = report(write(tmp_path, one.replace('"one"', '"uno"'), two, root=root))
+    assert code == 1, "a renamed deployment has no past"
+    assert ["one" in f["message"] for f in doc["findings"] if f["code"] == "MP803"] == [True]
+
+
+def test_two_writers_leave_one_whole_baseline(tmp_path: Path) -> None:
+    gates = [write(tmp_path, shape(BROKEN, name), name=f"{name}.toml") for name in ("a", "b")]
+    alone = []
+    for file in gates:
+        assert run(file, "--write-baseline", tmp_path / "known.json").returncode == 0
+        alone.append((tmp_path / "known.json").read_bytes())
+    command = [
+        sys.executable,
+        "-m",
+        "moe_preflight",
+        "gate",
+        "--today",
+        TODAY,
+        "--write-baseline",
+        str(tmp_path / "known.json"),
+        "-q",
+    ]
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    both = [subprocess.Popen([*command, str(g)], **quiet) for g in gates * 2]  # type: ignore[call-overload]
+    assert [p.wait(timeout=60) for p in both] == [0] * 4
+    assert (tmp_path / "known.json").read_bytes() in alone
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["a.toml", "b.toml", "known.json"]
+
+
+def test_a_baseline_written_elsewhere_says_so(tmp_path: Path) -> None:
+    sub = tmp_path / "gates"
+    sub.mkdir()
+    file = write(sub, shape(BROKEN, "b"), root='baseline = "known.json"')
+    done = run("gates/gate.toml", "--write-baseline", "known.json", cwd=tmp_path)
+    assert "holds to gates/known.json, not to this file" in done.stderr
+    done = run(file, "--write-baseline", sub / "known.json")
+    assert f"{sub / 'known.json'}: written.\n" in done.stderr
+    done = run(write(sub, shape(BROKEN, "b")), "--write-baseline", sub / "known.json")
+    assert "names no baseline" in done.stderr
+
+
+@pytest.mark.parametrize("change", [{"moe_preflight_baseline": 2}, {"tool": "0.2.0"}, "twice"], ids=str)
+def test_a_baseline_of_another_format_is_2(change: Any, tmp_path: Path) -> None:
+    """One of a later format may mean more than we would read; one that holds an entry twice came out of a merge."""
+    file = write(tmp_path, shape(BROKEN, "b"), root='baseline = "known.json"')
+    known = tmp_path / "known.json"
+    assert run(file, "--write-baseline", known).returncode == 0
+    held = json.loads(known.read_text())
+    held = held | ({"findings": [*held["findings"], held["findings"][0] | {"figure": 1e8}]} if change == "twice" else change)
+    known.write_text(json.dumps(held))
+    done = run(file)
+    assert done.returncode == 2
+    assert "--write-baseline" in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+# --- the day ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("zone", ["Pacific/Kiritimati", "Etc/GMT+12", "UTC"])
+def test_the_day_is_utcs_wherever_the_runner_stands(zone: str, tmp_path: Path) -> None:
+    """+14 and -12 hours: between them there is always one place where the local day is another."""
+    from datetime import UTC, datetime, timedelta
+
+    for back, code in ((0, 0), (1, 1)):
+        for _ in range(2):  # once more when midnight came between
+            before = datetime.now(UTC).date()
+            until = before - timedelta(days=back)
+            file = write(tmp_path, shape(BROKEN, "b"), root=f'[[ignore]]\ncode = "MP1"\nreason = "r"\nuntil = {until}\n')
+            done = subprocess.run(
+                [sys.executable, "-m", "moe_preflight", "gate", str(file), "-q"],
+                capture_output=True, text=True, timeout=60, check=False, env=os.environ | {"TZ": zone},
+            )  # fmt: skip
+            if datetime.now(UTC).date() == before:
+                break
+        assert done.returncode == code, done.stdout
+
+
+@pytest.mark.parametrize("day", ["2026-W01-1", "20261130", "2026-1-1", "2026-02-30", "2026-11-30T00:00", "today", ""])
+def test_a_day_is_written_one_way(day: str, tmp_path: Path) -> None:
+    file = write(tmp_path, shape(FINE, "a"))
+    done = subprocess.run(
+        [sys.executable, "-m", "moe_preflight", "gate", str(file), "--today", day],
+        capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert done.returncode == 2
+    assert "Expected YYYY-MM-DD" in done.stderr
+
+
 # --- formats, determinism, hostile files -----------------------------------------------------------------------------
 
 

@@ -84,6 +84,16 @@ def test_an_ignore_that_hides_nothing_is_a_warning() -> None:
 
 
 @pytest.mark.parametrize(
+    ("filters", "unseen", "said"),
+    [("", (), True), ("", ("a",), False), ("deployment='a'", ("a",), False), ("deployment='b'", ("a",), True), ("deployment='b'", ("a", "b"), False)],
+)  # fmt: skip
+def test_of_what_nobody_saw_an_ignore_is_not_called_useless(filters: str, unseen: tuple[str, ...], said: bool) -> None:
+    two = f"{DEPLOYMENT}name='a'\n{DEPLOYMENT}name='b'\n"
+    g = gate(f"{two}[[ignore]]\ncode='MP301'\nreason='why'\nuntil=2027-01-31\n{filters}")
+    assert bool(list(policy.about_ignores(g, [], TODAY, unseen))) is said
+
+
+@pytest.mark.parametrize(
     ("text", "left"),
     [("", True), ("select=[]", False), ("select=['MP813']", False), ("select=['MP1']", True), ("select=['MP1']\n[severity]\nMP1='off'", False),
      ("select=['MP1']\n[severity]\nMP1='off'\nMP101='error'", True)],

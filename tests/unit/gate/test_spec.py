@@ -93,7 +93,7 @@ def test_codes_their_starts_and_names() -> None:
     assert (found.severity["MP301"], found.severity["MP302"], found.severity["MP401"]) == ("error", "info", "off")
     assert "MP101" not in found.severity
     assert gate(f"select=[]\n{DEPLOYMENT}").select == ()
-    assert not any(c.startswith("MP80") for c in gate(f"[severity]\nMP8='info'\n{DEPLOYMENT}").severity or ())
+    assert not any(c.startswith("MP80") for c in gate(f"[severity]\nMP8='warning'\n{DEPLOYMENT}").severity or ())
 
 
 def test_filters_of_an_ignore() -> None:
@@ -157,6 +157,9 @@ BAD = {
     f"[severity]\nMP3O1='info'\n{DEPLOYMENT}": "severity.MP3O1: no rule has the code",
     f"[severity]\nMP801='info'\n{DEPLOYMENT}": "findings about the gate file keep their severity",
     f"[severity]\nMP813='off'\n{DEPLOYMENT}": "a requirement cannot be switched off",
+    f"[severity]\nMP813='info'\n{DEPLOYMENT}": "a requirement cannot be switched off, and is no mere info",
+    f"[severity]\nMP8='info'\n{DEPLOYMENT}": "severity.MP8: a requirement cannot be switched off",
+    f"[severity]\nMP301='never'\n{DEPLOYMENT}": "'never' is unknown. Expected error, warning, info, off",
     f"[severity]\nMP301='info'\ntuned-miss='off'\n{DEPLOYMENT}": "MP301 is given twice",
     f"{IGNORE}reason='r'\nuntil=2027-01-31": "ignore[0].code: missing",
     f"{IGNORE}code='MP301'\nuntil=2027-01-31": "ignore[0].reason: missing",
