@@ -1,12 +1,13 @@
 """Strict keys: what each kind of value may be, and a table of keys read by it. ``true`` is not 1, 8.0 is not 8, "8" is not 8.
 
 A kind takes a value and where it stands (``gate.toml: deployment[0].tp``) and returns it checked, or raises SettingsError.
-Names may be written with ``-`` or ``_``.
+Names may be written with ``-`` or ``_``. Each kind also says in JSON Schema what it takes, for editors (gate/schema.py).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from datetime import date, datetime
 from typing import Any
 
@@ -14,16 +15,41 @@ from moe_preflight.errors import SettingsError
 
 Kind = Callable[[object, str], Any]
 
+Schema = dict[str, Any]
+
 MAX_ITEMS = 1000
 _MAX_INT = 1 << 31
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Shaped:
+    """A kind that says what it takes: ``check`` reads a value, ``schema`` is the same in JSON Schema 2020-12, as far as that goes."""
+
+    check: Kind
+    schema: Schema
+
+    def __call__(self, value: object, where: str) -> Any:
+        return self.check(value, where)
+
+
+def shaped(**schema: Any) -> Callable[[Kind], Shaped]:
+    """A decorator: the kind below is described by ``schema``."""
+    return lambda check: Shaped(check, schema)
+
+
+def schema_of(kind: Kind) -> Schema:
+    """What a kind takes, in JSON Schema; anything, where it does not say."""
+    return kind.schema if isinstance(kind, Shaped) else {}
+
+
+@shaped(type="boolean")
 def boolean(value: object, where: str) -> bool:
     if not isinstance(value, bool):
         raise wrong(value, where, "true or false")
     return value
 
 
+@shaped(type="string", pattern=r"\S")
 def text(value: object, where: str) -> str:
     """A string that is not empty and not blank."""
     if not isinstance(value, str):
@@ -35,9 +61,10 @@ def text(value: object, where: str) -> str:
     return value
 
 
-def integer(low: int, high: int = _MAX_INT) -> Kind:
+def integer(low: int, high: int = _MAX_INT) -> Shaped:
     """A whole number in [low, high]."""
 
+    @shaped(type="integer", minimum=low, maximum=high)
     def kind(value: object, where: str) -> int:
         if not isinstance(value, int) or isinstance(value, bool):
             raise wrong(value, where, "a whole number")
@@ -48,9 +75,10 @@ def integer(low: int, high: int = _MAX_INT) -> Kind:
     return kind
 
 
-def percent(high: int) -> Kind:
+def percent(high: int) -> Shaped:
     """A number from 0 to ``high``, whole or not; infinities and NaN are none."""
 
+    @shaped(type="number", minimum=0, maximum=high)
     def kind(value: object, where: str) -> float:
         if not isinstance(value, (int, float)) or isinstance(value, bool):
             raise wrong(value, where, "a number of percent")
@@ -61,9 +89,10 @@ def percent(high: int) -> Kind:
     return kind
 
 
-def choice(*words: str) -> Kind:
+def choice(*words: str) -> Shaped:
     """One of ``words``."""
 
+    @shaped(enum=list(words))
     def kind(value: object, where: str) -> str:
         if not isinstance(value, str):
             raise wrong(value, where, f"one of {', '.join(words)}, in quotes")
@@ -74,9 +103,10 @@ def choice(*words: str) -> Kind:
     return kind
 
 
-def either(expected: str, *kinds: tuple[type, Kind]) -> Kind:
+def either(expected: str, *kinds: tuple[type, Kind]) -> Shaped:
     """The kind of the value's exact type."""
 
+    @shaped(anyOf=[schema_of(one) for _, one in kinds])
     def kind(value: object, where: str) -> Any:
         for of, one in kinds:
             if type(value) is of:
@@ -86,9 +116,10 @@ def either(expected: str, *kinds: tuple[type, Kind]) -> Kind:
     return kind
 
 
-def many(one: Kind) -> Kind:
+def many(one: Kind) -> Shaped:
     """One value or an array of them, as a tuple: order kept, doubles dropped, never empty."""
 
+    @shaped(anyOf=[schema_of(one), {"type": "array", "items": schema_of(one), "minItems": 1, "maxItems": MAX_ITEMS}])
     def kind(value: object, where: str) -> tuple[Any, ...]:
         if not isinstance(value, list):
             return (one(value, where),)
@@ -102,6 +133,7 @@ def many(one: Kind) -> Kind:
     return kind
 
 
+@shaped(type="string", format="date", pattern=r"^\d{4}-\d{2}-\d{2}$")  # how editors hand a TOML date to a schema
 def day(value: object, where: str) -> str:
     """A TOML date, as YYYY-MM-DD."""
     if not isinstance(value, date) or isinstance(value, datetime):
@@ -109,6 +141,7 @@ def day(value: object, where: str) -> str:
     return value.isoformat()
 
 
+@shaped(type="object", propertyNames={"pattern": r"^[^\W\d]\w*$"}, additionalProperties={"type": "string"})
 def strings(value: object, where: str) -> dict[str, str]:
     """A table of NAME = "value"."""
     if not isinstance(value, dict):
@@ -121,14 +154,26 @@ def strings(value: object, where: str) -> dict[str, str]:
     return dict(sorted(value.items()))
 
 
-def table(kinds: Mapping[str, Kind]) -> Kind:
+def table(kinds: Mapping[str, Kind]) -> Shaped:
     """A table with no key but those of ``kinds``."""
-    return lambda value, where: read(value, where, kinds)
+    return Shaped(lambda value, where: read(value, where, kinds), keys_schema(kinds))
 
 
-def tables(kinds: Mapping[str, Kind]) -> Kind:
+def keys_schema(kinds: Mapping[str, Kind]) -> Schema:
+    """The schema of a table with no key but those of ``kinds``, each with ``_`` or ``-``."""
+    out: Schema = {
+        "type": "object",
+        "properties": {key: schema_of(kind) for key, kind in kinds.items()},
+        "additionalProperties": False,
+    }
+    spelled = {f"^{key.replace('_', '[-_]')}$": schema_of(kind) for key, kind in kinds.items() if "_" in key}
+    return out | {"patternProperties": spelled} if spelled else out
+
+
+def tables(kinds: Mapping[str, Kind]) -> Shaped:
     """An array of tables, as a list."""
 
+    @shaped(type="array", maxItems=MAX_ITEMS, items=keys_schema(kinds))
     def kind(value: object, where: str) -> list[dict[str, Any]]:
         if not isinstance(value, list):
             raise wrong(value, where, f"[[{where.rpartition(' ')[2]}]], with two brackets")

@@ -94,14 +94,17 @@ class Gate:
 # --- keys ------------------------------------------------------------------------------------------------------------
 
 _DEGREES = k.many(k.integer(1, 65536))
+_COUNTS = k.many(k.either("a count or a range", (str, k.text), (int, k.integer(1))))
 _TOKENS = k.either(
     '"all", "decode", "prefill", a range such as "1-256", or an array of counts and ranges',
-    (str, lambda v, w: v),
-    (int, lambda v, w: str(k.integer(1)(v, w))),
-    (list, lambda v, w: ",".join(map(str, k.many(k.either("a count or a range", (str, k.text), (int, k.integer(1))))(v, w)))),
+    (str, k.text),
+    (int, k.Shaped(lambda v, w: str(k.integer(1)(v, w)), k.integer(1).schema)),
+    (list, k.Shaped(lambda v, w: ",".join(map(str, _COUNTS(v, w))), _COUNTS.schema)),
 )  # fmt: skip
 
-REQUIRE: dict[str, k.Kind] = {
+_BY_HAND = k.table({"gfx": k.text, "cu": k.integer(1, 4096)})
+
+REQUIRE: dict[str, k.Shaped] = {
     "accepted": k.either('true, false or "unless-unknown"', (bool, k.boolean), (str, k.choice("unless-unknown"))),
     "on_aiter": k.boolean,
     "min_tuned_decode_pct": k.percent(100),
@@ -113,10 +116,10 @@ REQUIRE: dict[str, k.Kind] = {
     "engine_verified": k.boolean,
 }
 
-_SHARED: dict[str, k.Kind] = {
+_SHARED: dict[str, k.Shaped] = {
     "gpus": k.many(
         k.either('a name such as "mi300x", or { gfx = "gfx942", cu = 304 }', (str, k.text),
-                 (dict, lambda v, w: tuple(sorted(k.read(v, w, {"gfx": k.text, "cu": k.integer(1, 4096)}).items())))),
+                 (dict, k.Shaped(lambda v, w: tuple(sorted(_BY_HAND(v, w).items())), _BY_HAND.schema | {"required": ["gfx", "cu"]}))),
     ),
     "tp": _DEGREES,
     "dp": _DEGREES,
@@ -130,7 +133,8 @@ _SHARED: dict[str, k.Kind] = {
     "moe_backend": k.text,
     "all2all_backend": k.text,
     "enable_lora": k.boolean,
-    "aiter": k.either('"auto", a folder or wheel, or { tree = ..., version = ... }', (str, lambda v, w: {"tree": k.text(v, w)}),
+    "aiter": k.either('"auto", a folder or wheel, or { tree = ..., version = ... }',
+                      (str, k.Shaped(lambda v, w: {"tree": k.text(v, w)}, k.text.schema)),
                       (dict, k.table({"tree": k.text, "version": k.text}))),
     "tuned": k.boolean,
     "flydsl": k.boolean,
@@ -142,11 +146,11 @@ _SHARED: dict[str, k.Kind] = {
 }  # fmt: skip
 """Keys of [defaults] and of [[deployment]]."""
 
-DEPLOYMENT: dict[str, k.Kind] = {
+DEPLOYMENT: dict[str, k.Shaped] = {
     "name": k.text, "model": k.text, "shape": k.text, "quant": k.text, "revision": k.text, "checkpoint": k.boolean, **_SHARED,
 }  # fmt: skip
 
-IGNORE: dict[str, k.Kind] = {
+IGNORE: dict[str, k.Shaped] = {
     "code": k.text,
     "reason": k.text,
     "until": k.day,
@@ -161,11 +165,16 @@ IGNORE: dict[str, k.Kind] = {
     "advisory": k.many(k.text),
 }
 
-ROOT: dict[str, k.Kind] = {
+_WORDS = k.many(k.text)
+
+ROOT: dict[str, k.Shaped] = {
     "fail_on": k.choice(*FAIL_ON),
-    "select": lambda v, w: k.many(k.text)(v, w) if v != [] else (),
+    "select": k.Shaped(
+        lambda v, w: k.many(k.text)(v, w) if v != [] else (),
+        {"anyOf": [*_WORDS.schema["anyOf"], {"type": "array", "maxItems": 0}]},
+    ),
     "baseline": k.text,
-    "severity": lambda v, w: v,  # its keys are codes: see _severities
+    "severity": k.Shaped(lambda v, w: v, {"type": "object"}),  # its keys are codes: see _severities
     "require": k.table(REQUIRE),
     "defaults": k.table(_SHARED),
     "deployment": k.tables(DEPLOYMENT),
