@@ -187,17 +187,23 @@ def _checkpoints(
                 yield CheckpointEntry(i, None, e)
 
 
+def gap_of(model: MoEModel) -> NotEvaluated | None:
+    """Why nothing can be judged of a model that was read: it is dense, or its config leaves out a size. None: it can."""
+    if model.is_dense:
+        return NotEvaluated(f"model {model.id}", "it is dense: it has no MoE layer", "Name a mixture-of-experts model.")
+    if not model.layers or not model.sizes_known:
+        why = f"its config does not say: {', '.join(model.unknown)}"
+        return NotEvaluated(f"model {model.id}", why, "Use the full config.json of the repository.")
+    return None
+
+
 def _not_evaluated(run: Run) -> list[NotEvaluated]:
     out = []
     for i, m in enumerate(run.models):
         if isinstance(m.error, Unavailable):
             out.append(NotEvaluated(f"model {m.asked}", m.error.message, m.error.hint or "Pass a local config.json.", model=i))
-        elif m.model is not None and m.model.is_dense:
-            why = "it is dense: it has no MoE layer"
-            out.append(NotEvaluated(f"model {m.model.id}", why, "Name a mixture-of-experts model.", model=i))
-        elif m.model is not None and (not m.model.layers or not m.model.sizes_known):
-            why = f"its config does not say: {', '.join(m.model.unknown)}"
-            out.append(NotEvaluated(f"model {m.model.id}", why, "Use the full config.json of the repository.", model=i))
+        elif m.model is not None and (gap := gap_of(m.model)) is not None:
+            out.append(replace(gap, model=i))
     for c in run.checkpoints:
         if isinstance(c.error, Unavailable):
             out.append(

@@ -14,7 +14,7 @@ from moe_preflight.aiter.version import Version
 from moe_preflight.coverage.compare import Side, changes, finding, observation
 from moe_preflight.errors import Unavailable
 from moe_preflight.evaluate import TargetEvaluation, token_buckets
-from moe_preflight.preflight import basis_of, evaluate_target, read_models
+from moe_preflight.preflight import basis_of, evaluate_target, gap_of, read_models
 from moe_preflight.report.document import document
 from moe_preflight.report.types import Finding, NotEvaluated, exit_code
 from moe_preflight.rules.run import ModelEntry, Run
@@ -86,7 +86,7 @@ class _Collector:
         """One model under every split on every GPU."""
         (entry,) = read_models(single)
         self.entries.append(entry)
-        if entry.model is None or not entry.model.layers:
+        if entry.model is None or gap_of(entry.model) is not None:
             return
         for split in single.splits:
             for gpu in single.gpus:
@@ -129,10 +129,8 @@ def _missing(sides: list[tuple[Request, Basis]], entries: list[ModelEntry]) -> l
     for e in entries:
         if isinstance(e.error, Unavailable):
             out.append(NotEvaluated(f"model {e.asked}", e.error.message, e.error.hint or "Pass a local config.json."))
-        elif e.model is not None and not e.model.layers:
-            out.append(
-                NotEvaluated(f"model {e.model.id}", "it is dense: it has no MoE layer", "Name a mixture-of-experts model.")
-            )
+        elif e.model is not None and (gap := gap_of(e.model)) is not None:
+            out.append(gap)
     for which, (request, basis) in zip(("old", "new"), sides, strict=True):
         why = basis.facts.missing if basis.table is None else basis.table.error
         if request.tuned and why:

@@ -107,7 +107,7 @@ def _audit(request: Request) -> tuple[Audit, Basis, list[NotEvaluated], bool]:
     from moe_preflight.engine import plan
     from moe_preflight.errors import Unavailable
     from moe_preflight.evaluate import TargetEvaluation, judged_buckets
-    from moe_preflight.preflight import basis_of, deployment, read_models
+    from moe_preflight.preflight import basis_of, deployment, gap_of, read_models
     from moe_preflight.report.types import NotEvaluated
     from moe_preflight.settings import Tokens
 
@@ -126,10 +126,9 @@ def _audit(request: Request) -> tuple[Audit, Basis, list[NotEvaluated], bool]:
                 malformed = malformed or not isinstance(entry.error, Unavailable)
                 hint = entry.error.hint or "Pass a local config.json."
                 missing.append(NotEvaluated(f"model {entry.asked}", entry.error.message, hint))
-            elif entry.model is None or not entry.model.layers:
-                why = "Name a mixture-of-experts model."
-                missing.append(NotEvaluated(f"model {entry.asked}", "it is dense: it has no MoE layer", why))
-            else:
+            elif entry.model is not None and (gap := gap_of(entry.model)) is not None:
+                missing.append(gap)
+            elif entry.model is not None:
                 for split in request.splits:
                     for gpu in request.gpus:
                         engine_plan = plan(entry.model, deployment(request, split, gpu))

@@ -112,7 +112,7 @@ def _tune(request: Request) -> tuple[Wanted, Basis, list[NotEvaluated], bool]:
     from moe_preflight.engine import plan
     from moe_preflight.errors import Unavailable
     from moe_preflight.evaluate import TargetEvaluation, judged_buckets
-    from moe_preflight.preflight import basis_of, deployment, read_models
+    from moe_preflight.preflight import basis_of, deployment, gap_of, read_models
     from moe_preflight.report.types import NotEvaluated
     from moe_preflight.settings import Tokens
 
@@ -125,11 +125,9 @@ def _tune(request: Request) -> tuple[Wanted, Basis, list[NotEvaluated], bool]:
             missing.append(
                 NotEvaluated(f"model {entry.asked}", entry.error.message, entry.error.hint or "Pass a local config.json.")
             )
-        elif entry.model is None or not entry.model.layers:
-            missing.append(
-                NotEvaluated(f"model {entry.asked}", "it is dense: it has no MoE layer", "Name a mixture-of-experts model.")
-            )
-        else:
+        elif entry.model is not None and (gap := gap_of(entry.model)) is not None:
+            missing.append(gap)
+        elif entry.model is not None:
             for split in request.splits:
                 for gpu in request.gpus:
                     engine_plan = plan(entry.model, deployment(request, split, gpu))
