@@ -66,6 +66,7 @@ def gate(
     from moe_preflight.errors import UsageError
     from moe_preflight.gate.load import load_baseline, load_gate
     from moe_preflight.gate.run import run_gate
+    from moe_preflight.gate.spec import only_of
     from moe_preflight.report.files import write_file
     from moe_preflight.report.gate_text import render
     from moe_preflight.report.output import emit, say, sinks, use_colour
@@ -80,7 +81,7 @@ def gate(
         raise UsageError("--only and --write-baseline: a baseline holds every deployment.", hint="Leave out one of them.")
     _separate(write_baseline, [s.path for s in destinations], file)
     colour = use_colour(color, sys.stdout)
-    loaded = _only(load_gate(file, aiter=aiter, offline=offline), only)
+    loaded = only_of(load_gate(file, aiter=aiter, offline=offline), only or ())
     loaded = replace(loaded, fail_on=fail_on or loaded.fail_on)
     known = None if write_baseline is not None else load_baseline(loaded)
     with Progress("reading safetensors headers") as bar:
@@ -95,38 +96,20 @@ def gate(
             write_file(write_baseline, baseline_text(report.entries).encode())
         say(_about(write_baseline, loaded, report.unseen))
     print(summary(doc), file=sys.stderr)
-    raise typer.Exit(report.exit_code(loaded.fail_on))
+    raise typer.Exit(report.exit_code())
 
 
 def _day(asked: str | None) -> str:
     """The day ignores are judged by. The one place of this command that reads a clock."""
-    from datetime import UTC, date, datetime
+    from datetime import UTC, datetime
 
     from moe_preflight.errors import UsageError
+    from moe_preflight.gate.keys import day_of
 
-    if asked is None:
-        return datetime.now(UTC).date().isoformat()
-    try:
-        if asked == (day := date.fromisoformat(asked).isoformat()):  # fromisoformat takes weeks and leaves out dashes, too
-            return day
-    except ValueError:
-        pass
-    raise UsageError(f"--today {asked}: not a day.", hint="Expected YYYY-MM-DD, such as 2027-01-31.")
-
-
-def _only(gate: Gate, names: list[str] | None) -> Gate:
-    """The gate with the named deployments alone; a name it does not hold is a usage error."""
-    from moe_preflight.errors import UsageError
-    from moe_preflight.gate.keys import guess
-
-    known = [h.name for h in gate.held]
-    for name in names or ():
-        if name not in known:
-            raise UsageError(
-                f"--only {name}: no deployment of {gate.file} has this name.",
-                hint=guess(name, known).strip() or "See its name keys.",
-            )
-    return gate if not names else replace(gate, held=tuple(h for h in gate.held if h.name in names), only=True)
+    day = datetime.now(UTC).date().isoformat() if asked is None else day_of(asked)
+    if day is None:
+        raise UsageError(f"--today {asked}: not a day.", hint="Expected YYYY-MM-DD, such as 2027-01-31.")
+    return day
 
 
 def _about(written: str, gate: Gate, unseen: tuple[str, ...]) -> str:

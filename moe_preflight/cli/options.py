@@ -133,14 +133,9 @@ def gpus(names: list[str] | None, gfx: str | None, cu: int | None) -> tuple[Gpu,
 
 def codes(values: list[str] | None, flag: str) -> tuple[str, ...]:
     """Rule codes or prefixes of them; a word that matches no rule is a usage error."""
-    from moe_preflight.errors import UsageError
-    from moe_preflight.rules.catalogue import BY_CODE
+    from moe_preflight.rules import catalogue
 
-    out = [c.strip().upper() for v in values or [] for c in v.split(",")]
-    for c in out:
-        if not c or not any(code.startswith(c) for code in BY_CODE):
-            raise UsageError(f"{flag} {c}: no rule has this code.", hint="All of them: moe-preflight rule --all.")
-    return tuple(out)
+    return catalogue.codes(values or (), flag)
 
 
 def choice(value: str, flag: str, allowed: tuple[str, ...]) -> str:

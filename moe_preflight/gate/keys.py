@@ -141,6 +141,14 @@ def day(value: object, where: str) -> str:
     return value.isoformat()
 
 
+def day_of(text: str) -> str | None:
+    """``text`` when it is a day written YYYY-MM-DD, else None: fromisoformat takes weeks and leaves out dashes, too."""
+    try:
+        return text if date.fromisoformat(text).isoformat() == text else None
+    except ValueError:
+        return None
+
+
 @shaped(type="object", propertyNames={"pattern": r"^[^\W\d]\w*$"}, additionalProperties={"type": "string"})
 def strings(value: object, where: str) -> dict[str, str]:
     """A table of NAME = "value"."""

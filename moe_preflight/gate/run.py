@@ -41,10 +41,20 @@ class GateReport:
     entries: tuple[Entry, ...]
     malformed: bool
     unseen: tuple[str, ...] = ()
+    fail_on: str = "error"
 
-    def exit_code(self, fail_on: str) -> int:
-        """The process exit code, by the same table as a check's."""
-        return exit_code(self.findings, self.not_evaluated, fail_on=fail_on, malformed=self.malformed)
+    @property
+    def verdict(self) -> str:
+        """pass, warn, fail or inconclusive."""
+        return str(self.document["verdict"])
+
+    def exit_code(self, fail_on: str | None = None) -> int:
+        """The process exit code, by the same table as a check's; ``fail_on`` is the gate's own, unless given."""
+        return exit_code(self.findings, self.not_evaluated, fail_on=fail_on or self.fail_on, malformed=self.malformed)
+
+    def to_dict(self) -> Document:
+        """The JSON document (schema_version 1)."""
+        return self.document
 
 
 def run_gate(
@@ -73,6 +83,7 @@ def run_gate(
         tuple(e for p in parts for e in p.entries),
         any(p.malformed for p in parts),
         unseen,
+        gate.fail_on,
     )
 
 

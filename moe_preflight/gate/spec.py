@@ -5,8 +5,8 @@ Nothing is guessed: an unknown key, a wrong type, a code no rule has, an ignore 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import product
 from typing import Any
@@ -89,6 +89,18 @@ class Gate:
     baseline: str | None = None
     fail_on: str = "error"
     only: bool = False
+
+
+def only_of(gate: Gate, names: Collection[str]) -> Gate:
+    """The gate with the named deployments alone, all without names. One it does not hold is a UsageError."""
+    known = [h.name for h in gate.held]
+    for name in names:
+        if name not in known:
+            raise UsageError(
+                f"--only {name}: no deployment of {gate.file} has this name.",
+                hint=k.guess(name, known).strip() or "See its name keys.",
+            )
+    return gate if not names else replace(gate, held=tuple(h for h in gate.held if h.name in names), only=True)
 
 
 # --- keys ------------------------------------------------------------------------------------------------------------

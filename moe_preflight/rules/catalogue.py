@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from moe_preflight.errors import UsageError
 from moe_preflight.report.types import Finding
 from moe_preflight.rules import acceptance, advisories, asked, checkpoint, engine, gate, inputs, padding, router, tuned, versions
 from moe_preflight.rules.rule import Check, Rule
@@ -21,6 +22,15 @@ _SEVERITY = {"error": 0, "warning": 1, "info": 2}
 
 ALWAYS = frozenset({"MP502", "MP507", "MP513"})
 """Malformed input: it ends the run with exit 2, so no --select or --ignore may hide why."""
+
+
+def codes(words: Iterable[str], flag: str) -> tuple[str, ...]:
+    """Rule codes or starts of them, each word one or a comma list; a word that fits no rule is a UsageError that names the ``flag``."""
+    out = [c.strip().upper() for v in words for c in v.split(",")]
+    for c in out:
+        if not c or not any(code.startswith(c) for code in BY_CODE):
+            raise UsageError(f"{flag} {c}: no rule has this code.", hint="All of them: moe-preflight rule --all.")
+    return tuple(out)
 
 
 def run_rules(run: Run, *, select: tuple[str, ...] = (), ignore: tuple[str, ...] = ()) -> tuple[Finding, ...]:
