@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import os
 import sys
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from importlib import import_module
 from typing import Any
 
@@ -40,6 +41,19 @@ EXIT_CODES = (
 )
 
 
+@contextmanager
+def _clean_refusals() -> Iterator[None]:
+    """The parser's own refusals repeat the words they refuse, some of them raw: nothing in them may reach the terminal as a command."""
+    try:
+        yield
+    except Exception as e:
+        if hasattr(e, "format_message") and isinstance(said := getattr(e, "message", None), str):
+            from moe_preflight.report.sanitise import clean
+
+            e.message = clean(said)  # type: ignore[attr-defined]
+        raise
+
+
 class LazyGroup(TyperGroup):
     """A group whose commands are imported one at a time."""
 
@@ -53,6 +67,14 @@ class LazyGroup(TyperGroup):
         one = typer.Typer(add_completion=False, rich_markup_mode=None)
         one.command(cmd_name)(getattr(import_module(module), cmd_name.replace("-", "_")))
         return typer.main.get_command(one)
+
+    def parse_args(self, ctx: Any, args: list[str]) -> Any:
+        with _clean_refusals():
+            return super().parse_args(ctx, args)
+
+    def invoke(self, ctx: Any) -> Any:
+        with _clean_refusals():
+            return super().invoke(ctx)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         if args and args[0] not in COMMANDS and not args[0].startswith("-") and not ctx.resilient_parsing:

@@ -68,3 +68,14 @@ def test_every_command_has_an_example_in_its_help(command: str) -> None:
     assert code == 0
     assert f"moe-preflight {command}" in out
     assert max(map(len, out.splitlines())) <= 80
+
+
+@pytest.mark.parametrize("word", ["\x1b]0;title\x07", "\u202e", "\x9b31m", "--\x1b[31m", "--dp=\x1b[2J", "a\u2066b"])
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_refused_word_reaches_no_terminal_raw(command: str, word: str) -> None:
+    """The parser itself repeats what it refuses: extra arguments, unknown options, wrong numbers."""
+    from tests.hostile.fuzz import UNSAFE, invoke
+
+    done = invoke(command, "one", "two", "three", word)
+    assert done.code != 0
+    assert not UNSAFE.search(done.err + done.out), done.err
