@@ -19,11 +19,15 @@ import resource
 import struct
 import sys
 import tempfile
+import threading
 import time
 import traceback
+import warnings
+import zipfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cache
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib import resources
 from itertools import pairwise
 from pathlib import Path
@@ -32,6 +36,8 @@ from unittest import mock
 
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
+
+from moe_preflight.gate.spec import DEPLOYMENT, IGNORE, REQUIRE, ROOT
 
 SECONDS = 5.0
 """No input may take longer in one process."""
@@ -327,12 +333,11 @@ PLAIN_WORDS = """
 """
 WORDS = st.sampled_from([*PLAIN_WORDS.split(), "", SHAPE, SHAPE + ",act=gelu", "x" * 3000, "\x1b[31m", "\u202e", "\uff19"])
 OPTION_NAMES = """
-    tp dp pcp gpu gfx cu engine engine-version engine-env moe-backend all2all-backend aiter-version shape quant tokens revision
-    format fail-on select ignore color redundant-experts ep-size
+    tp dp pcp pp gpu gfx cu engine engine-version engine-env moe-backend all2all-backend aiter-version shape quant tokens revision
+    max-num-batched-tokens format fail-on select ignore color redundant-experts ep-size
 """
 OPTIONS = st.sampled_from([f"--{name}" for name in OPTION_NAMES.split()])
-# --pp is left out: a degree in the thousands of millions still takes memory by the degree. --aiter is left out: it may name any
-# folder of this machine. --max-num-batched-tokens is left out: with --tokens it can leave no bucket, which is not told yet.
+"""--aiter, --output, --config and --write-baseline are left out: they may name any file of this machine. They have targets of their own."""
 SWITCHES = st.sampled_from(["--ep", "--no-ep", "--enable-lora", "--no-flydsl", "--multi-arch", "--env", "-q", "-v", "--offline"])
 
 
@@ -482,6 +487,7 @@ name = "x"
 model = "config.json"
 tp = 8
 gpus = ["mi300x"]
+tuned = false
 aiter = { version = "0.1.20.post1" }
 """
 
@@ -495,6 +501,238 @@ def gate_files(data: st.DataObject) -> None:
         hold(invoke("gate", "gate.toml"), target="gate")
 
 
+REQUEST_WORDS = {
+    # command -> the words that make it run on ./config.json or the files beside it; every command but smoke, which starts processes
+    "check": ("config.json", *BARE),
+    "audit": ("config.json", "--aiter", "tree", "--gpu", "mi300x"),
+    "tune": ("config.json", "--aiter", "tree", "--gpu", "mi300x"),
+    "advise": ("config.json", *BARE),
+    "compare": ("config.json", "--aiter", "0.1.13", "--aiter", "0.1.20.post1", "--no-tuned", "--gpu", "mi300x"),
+    "observe": ("engine.log", "config.json", *BARE),
+    "gate": ("gate.toml",),
+    "lint": ("tree",),
+    "dispatch": ("keys.jsonl", "--aiter", "tree", "--gfx", "gfx942", "--cu", "304"),
+    "rule": (),
+    "advisories": (),
+    "models": (),
+}
+
+
+def furnish(folder: Path) -> set[str]:
+    """Something good of every kind, for words to go wrong on; the names of what is there."""
+    (folder / "config.json").write_text(json.dumps(cards()[0]))
+    (folder / "engine.log").write_bytes(LINE)
+    (folder / "gate.toml").write_bytes(GATE)
+    (folder / "keys.jsonl").write_text(json.dumps(KEY) + "\n")
+    (folder / "tree" / "aiter" / "configs").mkdir(parents=True)
+    (folder / "tree" / "aiter" / "configs" / "tuned_fmoe.csv").write_text(
+        f"{TABLE_HEADER}\n{TABLE_ROW.format(token=16, us=10)}\n"
+    )
+    return {p.name for p in folder.iterdir()}
+
+
+@inputs(
+    command=st.sampled_from(sorted(REQUEST_WORDS)),
+    more=st.lists(st.tuples(OPTIONS, WORDS).map(list) | SWITCHES.map(lambda s: [s]) | WORDS.map(lambda w: [w]), max_size=3),
+)
+def every_command(command: str, more: list[list[str]]) -> None:
+    """Every command takes any words: an answer, or a line that says which word is wrong; and no file but what was there."""
+    with room() as folder:
+        there = furnish(folder)
+        hold(invoke(command, *REQUEST_WORDS[command], *(w for group in more for w in group)), target=command)
+        assert {p.name for p in folder.iterdir()} == there, "wrote a file nobody asked for"
+
+
+@inputs(config=configs(), command=st.sampled_from(["audit", "tune", "advise", "compare"]))
+def configs_elsewhere(config: dict[str, Any], command: str) -> None:
+    """The other commands that read a config: what check refuses or leaves open, they do too."""
+    with room() as folder:
+        furnish(folder)
+        (folder / "config.json").write_bytes(json.dumps(config).encode("utf-8", "surrogatepass"))
+        judged = invoke("check", "config.json", *BARE)
+        done = hold(invoke(command, *REQUEST_WORDS[command], "--format", "json"), target=command)
+        if judged.code in (2, 3):
+            assert done.code == judged.code, f"check: {judged.code} {judged.err}, {command}: {done.code} {done.err}"
+
+
+@inputs(data=st.data())
+def toml_files(data: st.DataObject) -> None:
+    """A gate of any values, a table of defaults of any values: read, or refused in a line."""
+    keys = st.sampled_from([*ROOT, *DEPLOYMENT, *IGNORE, *REQUIRE, "frob"])
+    values = st.recursive(
+        st.booleans()
+        | st.integers(-2, 1 << 70)
+        | st.sampled_from([0.5, "a", "mi300x", "8", "all", "MP1", "\x1b[31m", "\u202e", "config.json"]),
+        lambda inner: st.lists(inner, max_size=2) | st.dictionaries(keys, inner, max_size=2),
+        max_leaves=4,
+    )
+    lines = [f"{data.draw(keys)} = {_toml(data.draw(values))}" for _ in range(data.draw(st.integers(1, 3)))]
+    with room() as folder:
+        furnish(folder)
+        head = data.draw(st.sampled_from([b"", GATE, GATE + b"[[ignore]]\n", GATE + b"[severity]\n", b"[[deployment]]\n"]))
+        text = "\n".join(lines).encode("utf-8", "surrogatepass")
+        (folder / "gate.toml").write_bytes(head + text if data.draw(st.booleans()) else text + b"\n" + head)
+        hold(invoke("gate", "gate.toml"), target="toml")
+        (folder / "pyproject.toml").write_bytes(b"[tool.moe-preflight]\n" + text)
+        hold(invoke("check", "config.json", *BARE), target="toml")
+
+
+def _toml(value: Any) -> str:
+    if isinstance(value, dict):
+        return "{ " + ", ".join(f"{k} = {_toml(v)}" for k, v in value.items()) + " }"
+    return json.dumps(value)  # the same in TOML for what is drawn here
+
+
+@cache
+def _good_baseline() -> bytes:
+    with room() as folder:
+        furnish(folder)
+        done = invoke("gate", "gate.toml", "--write-baseline", "known.json")
+        assert (folder / "known.json").exists(), done.err
+        return (folder / "known.json").read_bytes()
+
+
+@inputs(data=st.data())
+def baselines(data: st.DataObject) -> None:
+    """A baseline of any bytes is read, or exit 2; the file itself stays as it is."""
+    good = _good_baseline()
+    known = json.loads(good)
+    for f in known["findings"][:1]:
+        f[data.draw(st.sampled_from([*f, "more"]))] = data.draw(JUNK)
+    changed = json.dumps(known).encode("utf-8", "surrogatepass")
+    with room() as folder:
+        furnish(folder)
+        (folder / "gate.toml").write_bytes(b'baseline = "known.json"\n' + GATE)
+        held = data.draw(spoiled(good) | st.just(changed) | st.binary(max_size=60))
+        (folder / "known.json").write_bytes(held)
+        hold(invoke("gate", "gate.toml"), target="baseline")
+        assert (folder / "known.json").read_bytes() == held
+
+
+@inputs(table=tables(), data=st.data())
+def wheels(table: bytes, data: st.DataObject) -> None:
+    """A wheel is a zip file of a stranger: any member, any name, any bytes."""
+    raw = io.BytesIO()
+    names = [
+        "aiter/configs/tuned_fmoe.csv",
+        "aiter/configs/model_configs/a_tuned_fmoe.csv",
+        "amd_aiter-0.1.20.dist-info/METADATA",
+    ]
+    odd = [
+        "../../out.csv",
+        "/abs.csv",
+        "aiter/configs/../../x.csv",
+        "aiter/configs/\x1b[31m.csv",
+        "a" * 300,
+        "aiter/configs/",
+        "aiter\\configs\\t.csv",
+    ]
+    with (
+        zipfile.ZipFile(raw, "w", data.draw(st.sampled_from([zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED]))) as archive,
+        warnings.catch_warnings(),
+    ):
+        warnings.simplefilter("ignore")  # a name twice
+        for name in [names[0], *data.draw(st.lists(st.sampled_from([*names, *odd]), max_size=3))]:
+            bomb = data.draw(st.integers(0, 20)) == 0
+            archive.writestr(
+                name, b"1," * (4 << 20) if bomb else table if name.endswith(".csv") else b"Name: amd-aiter\nVersion: 0.1.20\n"
+            )
+    whole = raw.getvalue()
+    with room() as folder:
+        name = "amd_aiter-0.1.20-py3-none-any.whl"
+        (folder / name).write_bytes(data.draw(st.just(whole) | spoiled(whole[:200_000]) | st.binary(max_size=80)))
+        for argv in (("check", "--shape", SHAPE, "--gpu", "mi300x", "--aiter", name), ("lint", name)):
+            hold(invoke(*argv), target="wheel")
+        assert [p.name for p in folder.iterdir()] == [name]
+
+
+class _Answers(BaseHTTPRequestHandler):
+    """A hub that answers everything in one way; no request is refused and none is waited for."""
+
+    protocol_version = "HTTP/1.1"
+    status, headers_, body, asked = 200, {}, b"", 0  # type: ignore[var-annotated]
+
+    def log_message(self, *_: Any) -> None:
+        pass
+
+    def do_HEAD(self) -> None:
+        self.do_GET()
+
+    def do_GET(self) -> None:
+        cls = _Answers
+        cls.asked += 1
+        self.send_response(cls.status)
+        for name, value in {"Content-Length": str(len(cls.body)), **cls.headers_}.items():
+            self.send_header(name, value)
+        self.send_header("Connection", "close")
+        self.end_headers()
+        if self.command == "GET":
+            self.wfile.write(cls.body)
+        self.close_connection = True
+
+
+class _Server(ThreadingHTTPServer):
+    request_queue_size = 128  # with the default 5, a connection may wait for its time-out
+
+
+@cache
+def _hub() -> str:
+    server = _Server(("127.0.0.1", 0), _Answers)
+    server.daemon_threads = True
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    return f"http://127.0.0.1:{server.server_port}"
+
+
+HEADERS = {
+    "X-Repo-Commit": ["a" * 40, "a", "../../x", "\u00ff", "A" * 40, ""],
+    "ETag": ['"abc"', "", '"../../x"', "x" * 500],
+    "Content-Length": ["0", "5", "99999999999999", "-1", "x"],
+    "X-Linked-Size": ["3", "99999999999999", "x"],
+    "X-Error-Message": ["\x1b[31mred", "a::error::b", "x" * 3000],
+    "X-Error-Code": ["RepoNotFound", "GatedRepo", "x"],
+    "Content-Type": ["text/html", "application/json; charset=utf-7"],
+    "Content-Encoding": ["gzip", "deflate", "x"],
+    "Location": ["/", "http://127.0.0.1:1/x", "file:///etc/passwd", "//", ""],
+}
+
+
+@inputs(data=st.data())
+def hub_replies(data: st.DataObject) -> None:
+    """Whatever answers at HF_ENDPOINT: a report, or a line; the cache is the only place that is written."""
+    import huggingface_hub.constants as library
+
+    url = _hub()
+    config = json.dumps(data.draw(st.sampled_from(cards()))).encode()
+    _Answers.status = data.draw(st.sampled_from([200, 200, 200, 206, 301, 307, 401, 403, 404, 416, 500, 204]))
+    _Answers.body = data.draw(st.just(config) | spoiled(config) | st.binary(max_size=60))
+    good = {"X-Repo-Commit": "a" * 40, "ETag": '"abc"'}
+    odd = {
+        name: data.draw(st.sampled_from(HEADERS[name]))
+        for name in data.draw(st.lists(st.sampled_from(sorted(HEADERS)), max_size=2))
+    }
+    _Answers.headers_ = (good if data.draw(st.integers(0, 9)) else {}) | odd
+    with room() as folder:
+        # The library reads these once, when it is imported; a template that still names the real hub would ask the real hub.
+        changed = {
+            "HUGGINGFACE_CO_URL_TEMPLATE": f"{url}/{{repo_id}}/resolve/{{revision}}/{{filename}}",
+            "ENDPOINT": url,
+            "HF_HUB_OFFLINE": False,
+            "HF_HUB_CACHE": str(folder / "hf" / "hub"),
+            "HF_HOME": str(folder / "hf"),
+        }
+        env = {"HF_HUB_OFFLINE": "0", "HF_ENDPOINT": url, "HF_HOME": str(folder / "hf"), "HF_HUB_DISABLE_PROGRESS_BARS": "1"}
+        sleep = time.sleep
+        with contextlib.ExitStack() as stack:
+            for name, value in changed.items():
+                stack.enter_context(mock.patch.object(library, name, value))
+            # The client waits a second before each of its further attempts; that is its own business.
+            stack.enter_context(mock.patch.object(time, "sleep", lambda seconds: sleep(min(seconds, 0.001))))
+            asked = _Answers.asked
+            hold_report(invoke("check", "some/model", *BARE, "--format", "json", env=env), target="hub")
+            assert _Answers.asked > asked, "another hub was asked"
+        assert {p.name for p in folder.iterdir()} <= {"hf"}, "written outside the cache"
+
+
 PROPERTIES: dict[str, Callable[..., None]] = {
     "config": config_fields,
     "config-bytes": config_bytes,
@@ -504,6 +742,12 @@ PROPERTIES: dict[str, Callable[..., None]] = {
     "safetensors": safetensors_headers,
     "arguments": arguments,
     "gate": gate_files,
+    "commands": every_command,
+    "configs-elsewhere": configs_elsewhere,
+    "toml": toml_files,
+    "baseline": baselines,
+    "wheel": wheels,
+    "hub": hub_replies,
 }
 
 
