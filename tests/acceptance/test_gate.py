@@ -17,6 +17,7 @@ from moe_preflight.gate.load import load_gate
 from moe_preflight.report import schema
 from moe_preflight.report.formats import FORMATS
 from tests.corpus import corpus, needs_corpus
+from tests.hostile.fuzz import invoke
 
 EXAMPLES = sorted((Path(__file__).resolve().parents[2] / "configs" / "gates").glob("*.toml"))
 TODAY = "2026-11-30"
@@ -378,13 +379,9 @@ def test_the_day_is_utcs_wherever_the_runner_stands(zone: str, tmp_path: Path) -
 
 @pytest.mark.parametrize("day", ["2026-W01-1", "20261130", "2026-1-1", "2026-02-30", "2026-11-30T00:00", "today", ""])
 def test_a_day_is_written_one_way(day: str, tmp_path: Path) -> None:
-    file = write(tmp_path, shape(FINE, "a"))
-    done = subprocess.run(
-        [sys.executable, "-m", "moe_preflight", "gate", str(file), "--today", day],
-        capture_output=True, text=True, timeout=60, check=False,
-    )  # fmt: skip
-    assert done.returncode == 2
-    assert "Expected YYYY-MM-DD" in done.stderr
+    done = invoke("gate", str(write(tmp_path, shape(FINE, "a"))), "--today", day)
+    assert done.code == 2
+    assert "Expected YYYY-MM-DD" in done.err
 
 
 # --- formats, determinism, hostile files -----------------------------------------------------------------------------

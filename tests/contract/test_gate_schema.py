@@ -113,7 +113,7 @@ def test_reader_and_schema_agree_about_any_value(where: str, key: str) -> None:
     kind = (TABLES[where] if where else spec.ROOT)[key]
     validator = jsonschema.Draft202012Validator(kind.schema)
 
-    @settings(max_examples=60, deadline=None, database=None, derandomize=True)
+    @settings(max_examples=30, deadline=None, database=None, derandomize=True)
     @given(VALUES)
     def agree(value: Any) -> None:
         if "date" in repr(value) and key != "until":
