@@ -99,6 +99,7 @@ def config(model: MoEModel, deployment: Deployment, found: Found, release: Relea
     if found.refusal is not None:
         out.append(found.refusal)
     out += _method(model)
+    out += _ordering(model, release)
     heads, tp = model.num_attention_heads, deployment.tp
     if heads is not None and tp > 1 and heads % tp:
         fits = [str(n) for n in range(1, 17) if heads % n == 0]
@@ -144,6 +145,32 @@ def _method(model: MoEModel) -> list[Refusal]:
         why = f"vLLM refuses {method} unless it is told otherwise."
         return [Refusal("config", text, why, "Add --allow-deprecated-quantization.", where)]
     return []
+
+
+def _ordering(model: MoEModel, release: Release) -> list[Refusal]:
+    """Group-wise activation ordering is gone with 0.30.0: GPTQ (gptq_utils.py:34) and compressed-tensors
+    (compressed_tensors.py:336) both refuse the checkpoint while they read its config."""
+    if not at_least(release, "0.30.0"):
+        return []
+    found = (model.quantization, *(layer.quantization for layer in model.layers))
+    remedy = "Use a checkpoint without group-wise activation ordering, or vLLM 0.29."
+    why = "the checkpoint's weights are ordered by activation within groups, and vLLM dropped the kernels for that."
+    if any(q.method == "gptq" and q.detail.get("desc_act") is True and q.group_size not in (None, -1) for q in found):
+        text = (
+            "GPTQ group activation ordering (desc_act=True) is no longer supported. Use a checkpoint with static activation "
+            "ordering or desc_act=False."
+        )
+        return [Refusal("config", text, why, remedy, "vllm/model_executor/layers/quantization/utils/gptq_utils.py:34 (0.33.0)")]
+    orders = [q.detail.get("actorder") for q in found if q.method == "compressed-tensors"]
+    order = next((o for o in orders if o in ("group", "dynamic")), None)
+    if order is None:
+        return []
+    text = (
+        f"Compressed-tensors group/dynamic activation ordering (actorder={order!r}) is no longer supported. Use a checkpoint with "
+        "static/weight activation ordering or without activation ordering."
+    )
+    where = "vllm/model_executor/layers/quantization/compressed_tensors/compressed_tensors.py:340 (0.33.0)"
+    return [Refusal("config", text, why, remedy, where)]
 
 
 STRICT: dict[tuple[str, str], type] = {("llama4_text", "attn_temperature_tuning"): bool}

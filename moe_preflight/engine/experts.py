@@ -19,6 +19,13 @@ CDNA = {"gfx90a": 2, "gfx942": 3, "gfx950": 4, "gfx1250": 5}
 """get_cdna_version (vllm/platforms/rocm.py:367); anything else is 0."""
 
 
+METHOD_NUMBERS = {
+    "Default": 0, "Renormalize": 1, "DeepSeekV3": 2, "Llama4": 3, "RenormalizeNaive": 4, "TopK": 5, "SigmoidRenorm": 6,
+    "MiniMax2": 7, "Sigmoid": 8, "Unspecified": 9, "DeepseekV4": 100, "Custom": 101, "Simulated": 102,
+}  # fmt: skip
+"""RoutingMethodType (fused_moe/config.py:105), an IntEnum: vLLM's messages show the number."""
+
+
 class Ask(NamedTuple):
     """One deployment's question to a kernel. ``weight`` / ``activation_key`` are vLLM's QuantKey texts, None when plain."""
 
@@ -37,6 +44,14 @@ class Ask(NamedTuple):
     model_type: str | None = None
     quark: bool = False
     """Is the amd-quark package taken as installed? It comes with vLLM's ROCm requirements; the emulation kernels need it."""
+
+    batched_by_name: bool = False
+    """--moe-backend batched_triton on an unquantized layer: the batched format without a batched all2all."""
+
+    @property
+    def batched(self) -> bool:
+        """Does the experts' input come expert by expert?"""
+        return self.split.batched or self.batched_by_name
 
     @property
     def aiter_found(self) -> bool:
@@ -97,6 +112,10 @@ class Kernel(NamedTuple):
     lora: bool = False
     on_aiter: bool = False
     needs_quark: bool = False
+    names_switches: bool = False
+    """Does the objection go on to name AITER's two switches when they are off (AiterExperts.is_supported_config)?"""
+    hardwired: tuple[str, ...] = ()
+    """The only activations a kernel computes although its class lists more."""
 
 
 def objection(kernel: Kernel, ask: Ask) -> str | None:
@@ -104,12 +123,21 @@ def objection(kernel: Kernel, ask: Ask) -> str | None:
     if kernel.needs_quark and not ask.quark:
         return "kernel requires amd-quark package"
     reason = _first(kernel, ask)
+    if reason is None and kernel.hardwired and ask.activation not in kernel.hardwired:
+        wanted = f"hardcodes SwiGLU-OAI activation and requires activation={kernel.hardwired[0]}"
+        if len(kernel.hardwired) > 1:
+            wanted = "supports only SiLU or SwiGLU-OAI activation"
+        return f"kernel {wanted}; got activation={ask.activation}"
     if reason is None:
         return None
     text = f"kernel does not support {reason}"
-    if kernel.on_aiter and not ask.aiter_moe:
+    if kernel.names_switches and not ask.aiter_moe:
         text += ". AITER MoE is not enabled — set VLLM_ROCM_USE_AITER=1 and VLLM_ROCM_USE_AITER_MOE=1 to enable it"
     return text
+
+
+_FORMATS = ("standard", "('batched_experts',)")
+"""FusedMoEActivationFormat's values as vLLM's messages show them: the second is a tuple by a stray comma."""
 
 
 def _first(kernel: Kernel, ask: Ask) -> str | None:
@@ -123,8 +151,8 @@ def _first(kernel: Kernel, ask: Ask) -> str | None:
         (kernel.scheme(ask), f"quantization scheme {ask.weight}x{ask.activation_key}"),
         (kernel.fits(ask.split), f"parallel config ep={ask.split.use_ep} all2all={ask.split.all2all}"),
         (not (ask.hash_routed and kernel.monolithic) or kernel.hash_routing, "hash routing"),
-        (kernel.methods is None or ask.method in kernel.methods, f"routing method {ask.method}"),
-        (kernel.batched == ask.split.batched, f"{'batched_experts' if ask.split.batched else 'standard'} activation format"),
+        (kernel.methods is None or ask.method in kernel.methods, f"routing method {METHOD_NUMBERS.get(ask.method, ask.method)}"),
+        (kernel.batched == ask.batched, f"{_FORMATS[ask.batched]} activation format"),
         (not ask.env.batch_invariant or kernel.batch_invariant, "batch invariance"),
         (not ask.lora or kernel.lora, "LoRA"),
     )

@@ -6,10 +6,8 @@ from math import gcd
 
 from moe_preflight.engine.choice import LAYERS, Backend, Choice, Question, Sizes, first_that_fits, refused, round_up, supported
 from moe_preflight.engine.experts import Ask
+from moe_preflight.engine.facts.vllm_releases import Release, at_least
 from moe_preflight.engine.kernels import (
-    AITER_FP8_BLOCK,
-    AITER_FP8_CHANNEL,
-    AITER_FP8_TENSOR,
     BATCHED_TRITON,
     DYNAMIC_128,
     DYNAMIC_TENSOR,
@@ -18,6 +16,7 @@ from moe_preflight.engine.kernels import (
     STATIC_CHANNEL,
     STATIC_TENSOR,
     TRITON,
+    aiter_fp8,
     block,
     fp8_key,
 )
@@ -28,10 +27,8 @@ _FILE = f"{LAYERS}/fused_moe/oracle/fp8.py"
 _UTILS = f"{LAYERS}/quantization/utils/fp8_utils.py"
 SMALLEST_BLOCK = 32
 
-AITER = Backend("AITER", (AITER_FP8_BLOCK, AITER_FP8_TENSOR, AITER_FP8_CHANNEL))
 _TRITON = Backend("TRITON", (TRITON,))
 _BATCHED = Backend("BATCHED_TRITON", (BATCHED_TRITON,))
-_NAMED = {"triton": _TRITON, "aiter": AITER}
 _CUDA = {
     "deep_gemm": "DEEPGEMM", "flashinfer_trtllm": "FLASHINFER_TRTLLM", "flashinfer_cutlass": "FLASHINFER_CUTLASS",
     "marlin": "MARLIN", "humming": "HUMMING", "hpc": "HPC", "cutlass": "VLLM_CUTLASS",
@@ -39,6 +36,11 @@ _CUDA = {
 _ORDER = (
     "triton", "deep_gemm", "cutlass", "flashinfer_trtllm", "flashinfer_cutlass", "marlin", "humming", "aiter", "hpc",
 )  # fmt: skip
+
+
+def _aiter(release: Release) -> Backend:
+    return Backend("AITER", aiter_fp8(release))
+
 
 METHODS = {
     "fp8": "Fp8MoEMethod", "deepseek_v4_fp8": "Fp8MoEMethod", "compressed-tensors": "CompressedTensorsW8A8Fp8MoEMethod",
@@ -89,20 +91,22 @@ def keys(quantization: Quantization, method: str, ask: Ask) -> tuple[str, str, R
     weight, activation = quantization.weight_strategy, quantization.activation_strategy
     static = quantization.activation_dynamic is False
     if quantization.scheme == "fp8_block":
-        return STATIC_BLOCK, DYNAMIC_128, None
+        # Quark's per-block experts came with 0.30.0 (vLLM PR 52263).
+        late = method == "QuarkW8A8Fp8MoEMethod" and not at_least(ask.release, "0.30.0")
+        return STATIC_BLOCK, DYNAMIC_128, _quark_mismatch("per_block", "per_group", ask.release) if late else None
     if method == "CompressedTensorsW8A8Fp8MoEMethod":
         return _compressed(weight, activation, static)
     if method == "ModelOptFp8MoEMethod" and quantization.scheme == "fp8_tensor":
         return STATIC_TENSOR, STATIC_TENSOR, None
     if quantization.scheme == "fp8_channel":
         if method == "QuarkW8A8Fp8MoEMethod" and activation == "tensor":
-            return "", "", _quark_mismatch("per_channel", "per_tensor")
+            return "", "", _quark_mismatch("per_channel", "per_tensor", ask.release)
         return STATIC_CHANNEL, DYNAMIC_TOKEN, None
     if method == "QuarkW8A8Fp8MoEMethod" and activation in ("token", "channel"):
-        return "", "", _quark_mismatch("per_tensor", "per_channel")
+        return "", "", _quark_mismatch("per_tensor", "per_channel", ask.release)
     if static:
         return STATIC_TENSOR, STATIC_TENSOR, None
-    if method == "Fp8MoEMethod" and ask.env.batch_invariant:
+    if method == "Fp8MoEMethod" and ask.env.batch_invariant and at_least(ask.release, "0.33.0"):
         return STATIC_TENSOR, DYNAMIC_TOKEN, None
     return STATIC_TENSOR, DYNAMIC_TENSOR, None
 
@@ -122,10 +126,10 @@ def _compressed(weight: str | None, activation: str | None, static: bool) -> tup
     return "", "", Refusal("layer", "AssertionError", why, "Requantize with one of the three.", f"{where}:75 (0.33.0)")
 
 
-def _quark_mismatch(weight: str, activation: str) -> Refusal:
+def _quark_mismatch(weight: str, activation: str, release: Release) -> Refusal:
+    kinds = "per-tensor, per-channel and per-block" if at_least(release, "0.30.0") else "per-tensor and per-channel"
     text = (
-        "For FP8 Fused MoE layers, only per-tensor, per-channel and per-block scales for weights and activations are supported. "
-        f"Found {weight}, {activation}"
+        f"For FP8 Fused MoE layers, only {kinds} scales for weights and activations are supported. Found {weight}, {activation}"
     )
     why = "Quark's FP8 method takes matching weight and activation scales only."
     return Refusal("layer", text, why, "Requantize.", f"{LAYERS}/quantization/quark/quark_moe.py:666 (0.33.0)")
@@ -174,9 +178,14 @@ def refine(shape: tuple[int, int], inter: int, hidden: int, moe_tp: int) -> tupl
 
 def _takes(ask: Ask, refined: tuple[int, int]) -> bool:
     """Does the named backend list the refined key? Only Triton's kernels take a block shape other than 128 x 128."""
-    named = _NAMED.get(ask.backend)
+    named = _named(ask)
     keyed = ask._replace(weight=fp8_key(ask, f"static,{block(*refined)}"), activation_key=fp8_key(ask, DYNAMIC_128))
     return named is not None and any(k.scheme(keyed) for k in named.kernels)
+
+
+def _named(ask: Ask) -> Backend | None:
+    """The backend of ROCm that --moe-backend names, if it is one."""
+    return {"triton": _TRITON, "aiter": _aiter(ask.release)}.get(ask.backend)
 
 
 def _wants_padding(shape: tuple[int, int], inter: int, moe_tp: int) -> bool:
@@ -217,7 +226,14 @@ def _select(ask: Ask, method: str, sizes: Sizes) -> Choice:
     """select_fp8_moe_backend: a named backend or AITER by environment must fit, there is no way back."""
     if ask.backend != "auto":
         return _explicit(ask, method, sizes)
-    candidates = [AITER, _TRITON, _BATCHED]
+    if _deep_gemm_forced(ask):
+        name = "BATCHED_DEEPGEMM" if ask.split.batched else "DEEPGEMM"
+        text = _unsupported(name, "kernel does not support current device rocm")
+        why = "VLLM_USE_DEEP_GEMM is set and on: vLLM then takes DeepGEMM or stops, and DeepGEMM has no kernel for AMD GPUs."
+        remedy = "Unset VLLM_USE_DEEP_GEMM and VLLM_MOE_USE_DEEP_GEMM, or set one of them to 0."
+        return refused(method, sizes, Refusal("layer", text, why, remedy, f"{_FILE}:484 (0.33.0)"))
+    aiter = _aiter(ask.release)
+    candidates = [aiter, _TRITON, _BATCHED]
     rejected: tuple[tuple[str, str], ...] = ()
     if ask.env.is_set("VLLM_ROCM_USE_AITER") or ask.env.is_set("VLLM_ROCM_USE_AITER_MOE"):
         candidates = [_TRITON, _BATCHED]
@@ -226,10 +242,10 @@ def _select(ask: Ask, method: str, sizes: Sizes) -> Choice:
         elif ask.gfx in ("gfx1200", "gfx1201"):
             rejected = (("AITER", f"{ask.gfx} is RDNA4: AITER's MoE is skipped"),)
         else:
-            reason = supported(AITER, ask)
+            reason = supported(aiter, ask)
             if reason is None:
                 why = "asked for by VLLM_ROCM_USE_AITER and supported"
-                return _chosen(ask, method, sizes, AITER, why, (), f"{_FILE}:545 (0.33.0)")
+                return _chosen(ask, method, sizes, aiter, why, (), f"{_FILE}:545 (0.33.0)")
             return refused(method, sizes, _stop(_unsupported("AITER", reason), f"{_FILE}:545 (0.33.0)"), (("AITER", reason),))
     pick = first_that_fits(candidates, ask, rejected)
     if pick.backend is None:
@@ -239,15 +255,25 @@ def _select(ask: Ask, method: str, sizes: Sizes) -> Choice:
     return _chosen(ask, method, sizes, pick.backend, why, pick.rejected, f"{_FILE}:556 (0.33.0)")
 
 
+def _deep_gemm_forced(ask: Ask) -> bool:
+    """Either variable set, and neither off (each is on by default): looked at before AITER's (line 484)."""
+    names = ("VLLM_USE_DEEP_GEMM", "VLLM_MOE_USE_DEEP_GEMM")
+    return any(ask.env.is_set(n) for n in names) and all(ask.env.number(n, 1) for n in names)
+
+
 def _explicit(ask: Ask, method: str, sizes: Sizes) -> Choice:
     name, source = ask.backend, f"{_FILE}:488 (0.33.0)"
     if name not in _ORDER:
         return refused(method, sizes, _unknown_name(name))
     if name == "cutlass" and method != "CompressedTensorsW8A8Fp8MoEMethod":
         return refused(method, sizes, _stop("vLLM CUTLASS FP8 MoE backend is disabled for this configuration.", source))
-    if name in _CUDA:
-        return refused(method, sizes, _stop(_unsupported(_CUDA[name], "kernel does not support current device rocm"), source))
-    backend = _BATCHED if name == "triton" and ask.split.batched else _NAMED[name]
+    named = _named(ask)
+    if named is None:
+        batched = "BATCHED_" if ask.split.batched and name in ("deep_gemm", "cutlass") else ""
+        return refused(
+            method, sizes, _stop(_unsupported(f"{batched}{_CUDA[name]}", "kernel does not support current device rocm"), source)
+        )
+    backend = _BATCHED if name == "triton" and ask.split.batched else named
     reason = supported(backend, ask)
     if reason is not None:
         return refused(method, sizes, _stop(_unsupported(backend.name, reason), source), ((backend.name, reason),))

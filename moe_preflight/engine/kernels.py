@@ -9,14 +9,14 @@ from moe_preflight.engine.parallel import Split
 _DIR = "vllm/model_executor/layers/fused_moe/experts"
 
 
-def _fp8(ask: Ask) -> str:
+def fp8_name(ask: Ask) -> str:
     """The abbreviation of the platform's fp8 in QuantKey texts: e4m3fnuz on gfx94x (platforms/rocm.py:1259)."""
     return "f8e4m3fnuz" if "gfx94" in ask.gfx else "f8e4m3fn"
 
 
 def fp8_key(ask: Ask, scale: str) -> str:
     """A QuantKey text, as ``fp8_key(ask, "static,per_tensor")`` (quantization/utils/quant_utils.py:188)."""
-    return f"QuantKey({_fp8(ask)},scale(f32,{scale}),symmetric)"
+    return f"QuantKey({fp8_name(ask)},scale(f32,{scale}),symmetric)"
 
 
 def block(rows: int, cols: int) -> str:
@@ -27,9 +27,10 @@ STATIC_TENSOR, DYNAMIC_TENSOR = "static,per_tensor", "dynamic,per_tensor"
 STATIC_CHANNEL, DYNAMIC_TOKEN = "static,per_channel", "dynamic,per_token"
 STATIC_BLOCK, DYNAMIC_128 = f"static,{block(128, 128)}", f"dynamic,{block(1, 128)}"
 
-MXFP4_STATIC = f"QuantKey(f4e2m1fn_x2,scale(u8,static,{block(1, 32)}),symmetric)"
-MXFP4_DYNAMIC = f"QuantKey(f4e2m1fn_x2,scale(u8,dynamic,{block(1, 32)}),symmetric)"
+MXFP4_STATIC = f"QuantKey(u8,scale(u8,static,{block(1, 32)}),symmetric)"
+MXFP4_DYNAMIC = f"QuantKey(u8,scale(u8,dynamic,{block(1, 32)}),symmetric)"
 MXFP8_DYNAMIC = f"QuantKey(f8e4m3fn,scale(u8,dynamic,{block(1, 32)}),symmetric)"
+INT8_STATIC = "QuantKey(uint8b128,scale(f16,static,per_token),symmetric)"
 INT4_STATIC_32 = f"QuantKey(int4,scale(f16,static,{block(1, 32)}),symmetric)"
 
 _AITER_ACTIVATIONS = frozenset(("silu", "gelu", "situ", "swigluoai", "swigluoai_uninterleave"))
@@ -60,6 +61,7 @@ def _aiter(name: str, scheme: object) -> Kernel:
         scheme=scheme,
         activations=_AITER_ACTIVATIONS,
         on_aiter=True,
+        names_switches=True,
     )
 
 
@@ -79,17 +81,38 @@ def _aiter_mxfp4(ask: Ask) -> bool:
 
 AITER_MXFP4 = _aiter("AiterMxfp4Experts", _aiter_mxfp4)
 
+
+def aiter_fp8(release: Release) -> tuple[Kernel, ...]:
+    """AITER's kernels for fp8 in the order they are asked: three classes from 0.33.0, one AiterExperts before (:446, 0.32.0),
+    which shows in the objection that vLLM reports."""
+    apart = (AITER_FP8_BLOCK, AITER_FP8_TENSOR, AITER_FP8_CHANNEL)
+    if at_least(release, "0.33.0"):
+        return apart
+    return (_aiter("AiterExperts", lambda ask: any(k.scheme(ask) for k in apart)),)
+
+
 _FP8_PAIRS = (
     (STATIC_BLOCK, DYNAMIC_128), (STATIC_CHANNEL, DYNAMIC_TOKEN), (STATIC_TENSOR, DYNAMIC_TOKEN),
     (STATIC_TENSOR, STATIC_TENSOR), (STATIC_TENSOR, DYNAMIC_TENSOR),
 )  # fmt: skip
 
 
+def _computes_fp8(ask: Ask) -> bool:
+    """current_platform.supports_fp8(): CDNA and RDNA4, from 0.33.0 RDNA3 too (platforms/rocm.py:1255; :1185 in 0.32.0)."""
+    if ask.gfx.startswith("gfx9") or ask.gfx in ("gfx1200", "gfx1201", "gfx1250"):
+        return True
+    return ask.gfx.startswith(("gfx11", "gfx12")) and at_least(ask.release, "0.33.0")
+
+
 def _triton(ask: Ask) -> bool:
     """TritonExperts: plain, fp8 in five pairs, and any fp8 block shape beside dynamic 1x128 activations."""
-    if _plain(ask) or _pairs(ask, *_FP8_PAIRS) or (ask.weight or "").startswith("QuantKey(i8"):
+    if _plain(ask) or (ask.weight or "").startswith("QuantKey(i8"):
         return True
-    blocks = (ask.weight or "").startswith(f"QuantKey({_fp8(ask)},scale(f32,static,GroupShape(")
+    if not _computes_fp8(ask):
+        return False
+    if _pairs(ask, *_FP8_PAIRS):
+        return True
+    blocks = (ask.weight or "").startswith(f"QuantKey({fp8_name(ask)},scale(f32,static,GroupShape(")
     return blocks and ask.activation_key == fp8_key(ask, DYNAMIC_128)
 
 
@@ -106,13 +129,16 @@ BATCHED_TRITON = Kernel(
     "BatchedTritonExperts", f"{_DIR}/fused_batched_moe.py", scheme=_batched_triton, activations=_APPLIED, non_gated=True,
     fits=lambda split: True, batched=True,
 )  # fmt: skip
-TRITON_WNA16 = Kernel("TritonWNA16Experts", f"{_DIR}/triton_moe.py", activations=_WNA16, non_gated=True, lora=True)
+TRITON_WNA16 = Kernel(
+    "TritonWNA16Experts", f"{_DIR}/triton_moe.py", activations=_WNA16, non_gated=True, batch_invariant=True, lora=True,
+)  # fmt: skip
 EMULATION = Kernel(
     "OCP_MXQuantizationEmulationTritonExperts", f"{_DIR}/ocp_mx_emulation_moe.py", activations=_APPLIED, non_gated=True,
     batch_invariant=True, lora=True, needs_quark=True,
 )  # fmt: skip
 INT4_EMULATION = Kernel(
-    "Int4EmulationTritonExperts", f"{_DIR}/int4_emulation_moe.py", activations=_APPLIED, non_gated=True, batch_invariant=True,
+    "Int4EmulationTritonExperts", f"{_DIR}/int4_emulation_moe.py", scheme=lambda ask: ask.weight != INT8_STATIC,
+    activations=_APPLIED, non_gated=True, batch_invariant=True, lora=True,
 )  # fmt: skip
 NVFP4_EMULATION = Kernel(
     "Nvfp4QuantizationEmulationTritonExperts", f"{_DIR}/nvfp4_emulation_moe.py", activations=_APPLIED, non_gated=True,
@@ -120,9 +146,12 @@ NVFP4_EMULATION = Kernel(
 )  # fmt: skip
 
 
+NVIDIA_ONLY = Kernel("(kernels for NVIDIA GPUs)", _DIR, device=lambda ask: False)
+"""Stands for every backend that no ROCm device passes."""
+
 RDNA3_WNA16 = Kernel(
     "Rdna3WNA16Experts", f"{_DIR}/rdna3_moe.py (0.33.0)", device=lambda ask: ask.gfx == "gfx1100" and at_least(ask.release, "0.30.0"),
-    activations=_APPLIED, non_gated=True,
+    scheme=lambda ask: ask.weight != INT8_STATIC, activations=_APPLIED, non_gated=True,
 )  # fmt: skip
 MXFP8_EMULATION = Kernel(
     "Mxfp8EmulationTritonExperts", f"{_DIR}/mxfp8_emulation_moe.py (0.33.0)", activations=_APPLIED, non_gated=True,
@@ -132,12 +161,17 @@ MXFP8_NATIVE = Kernel(
     "Mxfp8NativeTritonExperts", f"{_DIR}/mxfp8_native_moe.py (0.33.0)", device=lambda ask: ask.mx, activations=_APPLIED,
     non_gated=True, batch_invariant=True, lora=True,
 )  # fmt: skip
-AITER_MXFP8 = Kernel(
-    "AiterMxfp8Experts", f"{_DIR}/aiter_mxfp8_moe.py (0.33.0)", device=lambda ask: ask.mx and ask.aiter_moe,
-    activations=frozenset(("silu", "swigluoai_uninterleave")), non_gated=True, fits=lambda split: True, lora=True,
-    on_aiter=True,
-)  # fmt: skip
-"""FlyDSL's two-stage MXFP8 GEMM. SwiGLU-OAI is hard-wired to alpha 1.702 and beta 1.0, which is what MiniMax-M3 has."""
+
+
+def aiter_mxfp8(release: Release) -> Kernel:
+    """FlyDSL's two-stage MXFP8 GEMM. SwiGLU-OAI is hard-wired to alpha 1.702 and beta 1.0, which is what MiniMax-M3 has.
+    SiLU joined with 0.33.0; before it every other activation was turned down (aiter_mxfp8_moe.py:61, 0.31.0)."""
+    silu = ("silu",) if at_least(release, "0.33.0") else ()
+    return Kernel(
+        "AiterMxfp8Experts", f"{_DIR}/aiter_mxfp8_moe.py (0.33.0)", device=lambda ask: ask.mx and ask.aiter_moe,
+        activations=_APPLIED, hardwired=(*silu, "swigluoai_uninterleave"), non_gated=True, fits=lambda split: True, lora=True,
+        on_aiter=True,
+    )  # fmt: skip
 
 
 def _one_node(split: Split) -> bool:
@@ -194,8 +228,8 @@ AITER_W4A4_TRITON = Kernel(
 
 
 def _triton_kernels(ask: Ask) -> bool:
-    """on_gfx9() or on_gfx1x(): CDNA2 and newer, RDNA3 and RDNA4 (gpt_oss_triton_kernels_moe.py:41)."""
-    return ask.gfx in CDNA or ask.gfx.startswith(("gfx11", "gfx12"))
+    """on_gfx9() or on_gfx1x(): gfx90a, MI300, MI350, RDNA3 and RDNA4, but not gfx1250 (gpt_oss_triton_kernels_moe.py:41)."""
+    return ask.gfx in ("gfx90a", "gfx942", "gfx950") or (ask.gfx.startswith(("gfx11", "gfx12")) and ask.gfx not in CDNA)
 
 
 def _mxfp4_bf16(ask: Ask) -> bool:

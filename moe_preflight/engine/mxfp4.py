@@ -13,6 +13,7 @@ from moe_preflight.engine.kernels import (
     EMULATION,
     MXFP4_DYNAMIC,
     MXFP4_STATIC,
+    NVIDIA_ONLY,
     OAI_TRITON,
     OAI_TRITON_MONOLITHIC,
     OAI_TRITON_UNFUSED,
@@ -29,10 +30,27 @@ _CT = f"{LAYERS}/quantization/compressed_tensors/compressed_tensors_moe"
 NO_BACKEND = "No MXFP4 MoE backend supports the deployment configuration."
 
 ZEROED = "vLLM allocates the weights as zeros before it loads them"
-_CUDA_NAMES = (
-    "b12x", "deep_gemm", "flashinfer_trtllm", "flashinfer_cutlass", "flashinfer_moe_ep_cutedsl",
-    "flashinfer_moe_ep_mega_deep_gemm", "humming", "marlin",
+_MXFP8, _FP8_128 = "MXFP8", "FP8_128"
+_CUDA: dict[str, tuple[tuple[str, str | None], ...]] = {
+    "b12x": (("B12X_MXFP4_MXFP8", _MXFP8), ("B12X_MXFP4_BF16", None)),
+    "deep_gemm": (("DEEPGEMM_MXFP4", _FP8_128),),
+    "flashinfer_trtllm": (("FLASHINFER_TRTLLM_MXFP4_BF16", None), ("FLASHINFER_TRTLLM_MXFP4_MXFP8", _MXFP8)),
+    "flashinfer_cutlass": (("FLASHINFER_CUTLASS_MXFP4_BF16", None), ("FLASHINFER_CUTLASS_MXFP4_MXFP8", _MXFP8)),
+    "flashinfer_moe_ep_cutedsl": (("FLASHINFER_MOE_EP_CUTEDSL", None),),
+    "flashinfer_moe_ep_mega_deep_gemm": (("FLASHINFER_MOE_EP_DEEP_GEMM", None),),
+    "humming": (("HUMMING", None),),
+    "marlin": (("MARLIN", None),),
+}
+"""--moe-backend -> vLLM's backends for NVIDIA GPUs, each with the activations it stands for (map_mxfp4_backend, line 352)."""
+
+_EXPECTED: tuple[tuple[str, str | None], ...] = (
+    ("b12x", None), ("deep_gemm", None), ("flashinfer_trtllm", None), ("flashinfer_trtllm_afp8", None),
+    ("flashinfer_cutlass", None), ("flashinfer_cutlass_afp8", None), ("flashinfer_moe_ep_cutedsl", "0.32.0"),
+    ("flashinfer_moe_ep_mega_deep_gemm", "0.32.0"), ("triton", None), ("triton_unfused", None), ("humming", None),
+    ("marlin", None), ("aiter", None), ("aiter_triton_mxfp4_bf16", "0.30.0"), ("aiter_mxfp4_fp8", None),
+    ("aiter_triton_mxfp4_mxfp4", "0.33.0"), ("aiter_mxfp4_mxfp4", None), ("xpu", None), ("cpu", None), ("emulation", None),
 )  # fmt: skip
+"""The names vLLM's error lists, in its order, with the release each came with."""
 
 
 def _backends(release: Release) -> dict[str, Backend]:
@@ -48,6 +66,7 @@ def _backends(release: Release) -> dict[str, Backend]:
         Backend("TRITON", (OAI_TRITON_MONOLITHIC, OAI_TRITON)),
         Backend("TRITON_UNFUSED", (OAI_TRITON_UNFUSED,)),
         Backend("EMULATION", (EMULATION,)),
+        *(Backend(name, (NVIDIA_ONLY,)) for pairs in _CUDA.values() for name, _ in pairs),
     ]
     return {b.name: b for b in rows}
 
@@ -65,11 +84,16 @@ _ALIASES = {
 }  # fmt: skip
 
 
+_CUDA_ACTIVATIONS = {backend: activation for pairs in _CUDA.values() for backend, activation in pairs}
+
+
 def _activation_of(name: str, ask: Ask) -> str | None:
     """The activation key a backend stands for; None is bf16 (_backend_activation_key)."""
     if name == "AITER_MXFP4_FP8":
         return fp8_key(ask, STATIC_TENSOR)
-    return MXFP4_DYNAMIC if name in ("AITER_MXFP4_MXFP4", "AITER_TRITON_MXFP4_MXFP4") else None
+    if name in ("AITER_MXFP4_MXFP4", "AITER_TRITON_MXFP4_MXFP4"):
+        return MXFP4_DYNAMIC
+    return _CUDA_ACTIVATIONS.get(name)
 
 
 def choose(q: Question) -> Choice:
@@ -120,7 +144,8 @@ def _quark(q: Question) -> Choice:
         return _first(q, method, fp8_key(q.ask, STATIC_TENSOR), rounds_by_activation=False)
     if scheme == "mxfp4_a8":
         text = (
-            "QuarkOCP_MX_MoEMethod with dynamic input scales is currently not implemented for OCP MX scheme w_mxfp4_a_fp8. "
+            "QuarkOCP_MX_MoEMethod with dynamic input scales is currently not implemented for OCP MX scheme "
+            "OCP_MX_Scheme.w_mxfp4_a_fp8. "
             "Please open an issue."
         )
         source = f"{LAYERS}/quantization/quark/quark_moe.py:1654 (0.33.0)"
@@ -180,13 +205,13 @@ def _filtered(names: Sequence[str], requested: str | None, ask: Ask) -> list[str
 
 
 def _named(name: str, release: Release) -> list[str] | Refusal:
+    """The backends --moe-backend names, or the error for a name that is none of MXFP4's."""
     if name in _ALIASES:
         return list(_ALIASES[name])
-    if name in _CUDA_NAMES:
-        return _stop("ValueError", f"Mxfp4 MoE backend '{name}' does not support the deployment configuration since kernel does "
-                     "not support current device rocm.")  # fmt: skip
-    text = f"moe_backend='{name}' is not supported for MXFP4 MoE."
-    return _stop("ValueError", text)
+    if name in _CUDA:
+        return [backend for backend, _ in _CUDA[name]]
+    expected = [known for known, since in _EXPECTED if since is None or at_least(release, since)]
+    return _stop("ValueError", f"moe_backend='{name}' is not supported for MXFP4 MoE. Expected one of {expected}.")
 
 
 def _try(

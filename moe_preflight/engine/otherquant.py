@@ -5,15 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from moe_preflight.engine.choice import LAYERS, Backend, Choice, Question, first_that_fits, refused, supported
+from moe_preflight.engine.facts.vllm_releases import at_least
 from moe_preflight.engine.kernels import (
-    AITER_MXFP8,
     INT4_EMULATION,
+    INT8_STATIC,
     MXFP8_EMULATION,
     MXFP8_NATIVE,
     NVFP4_EMULATION,
     RDNA3_WNA16,
     TRITON,
     TRITON_WNA16,
+    aiter_mxfp8,
+    block,
+    fp8_name,
 )
 from moe_preflight.engine.plan import BackendChoice, Refusal
 
@@ -50,9 +54,13 @@ def wna16(q: Question) -> Choice:
         source = f"{_QUANT}/compressed_tensors/compressed_tensors_moe/compressed_tensors_moe.py:97 (0.33.0)"
         backend = BackendChoice("FLYDSL", "asked for by --moe-backend flydsl", (), False, source)
         return Choice("CompressedTensorsW4A16FlydslMoEMethod", backend, q.sizes, bytes_per_element=0.5)
+    if quantization.scheme == "int8_w8a16":
+        q = q._replace(ask=q.ask._replace(weight=INT8_STATIC))
     choice = _wna16_backend(q, method)._replace(bytes_per_element=1.0 if quantization.scheme == "int8_w8a16" else 0.5)
-    if choice.refusal is None and method == "CompressedTensorsWNA16MoEMethod":
-        stop = _group_crosses_shards(q)
+    if choice.refusal is None:
+        stop = _group_crosses_shards(q) if method == "CompressedTensorsWNA16MoEMethod" else None
+        if method == "MoeWNA16Method":
+            stop = _group_cannot_shrink(q)
         if stop:
             return choice._replace(refusal=stop)
     return choice
@@ -69,10 +77,11 @@ def _wna16_backend(q: Question, method: str) -> Choice:
     if q.ask.backend != "auto":
         name = q.ask.backend
         if name not in _WNA16_NAMES:
-            text = f"moe_backend='{name}' is not supported for WNA16 MoE. Expected one of {list(_WNA16_NAMES)}."
+            names = [n for n in _WNA16_NAMES if n != "rdna3" or at_least(q.ask.release, "0.30.0")]
+            text = f"moe_backend='{name}' is not supported for WNA16 MoE. Expected one of {names}."
             return refused(method, q.sizes, _stop(text, "4- and 8-bit integer weights have no such backend.", source))
         backend = _WNA16.get(name)
-        reason = _ROCM_NO if backend is None else _layout(backend, q, method) or supported(backend, q.ask)
+        reason = _cuda_layout(name, method) if backend is None else _layout(backend, q, method) or supported(backend, q.ask)
         if backend is None or reason:
             text = f"WNA16 MoE backend '{name.upper()}' does not support the deployment configuration since {reason}."
             return refused(method, q.sizes, _stop(text, "the backend was asked for by name.", source))
@@ -86,6 +95,15 @@ def _wna16_backend(q: Question, method: str) -> Choice:
         rejected = (*rejected, (backend.name, reason))
     text = "No WNA16 MoE backend supports the deployment configuration."
     return refused(method, q.sizes, _stop(text, "no kernel for this layout runs on ROCm.", source), rejected)
+
+
+def _cuda_layout(name: str, method: str) -> str:
+    """Why a CUDA backend asked for by name does not fit: Marlin's layout is looked at before its device (int_wna16.py:201)."""
+    if name != "marlin":
+        return _ROCM_NO
+    return (
+        "the MoeWNA16 checkpoint layout is not supported" if method == "MoeWNA16Method" else "Marlin not supported for this layer"
+    )
 
 
 def _layout(backend: Backend, q: Question, method: str) -> str | None:
@@ -109,6 +127,10 @@ def _group_crosses_shards(q: Question) -> Refusal | None:
     quantization = q.layer.quantization
     source = f"{_QUANT}/compressed_tensors/compressed_tensors_moe/compressed_tensors_moe_wna16.py:238 (0.33.0)"
     group = quantization.group_size or 0
+    if quantization.detail.get("actorder") == "group" and not at_least(q.ask.release, "0.30.0"):
+        why = "group activation ordering is not supported without Marlin (a bare assertion)."
+        source = f"{_QUANT}/compressed_tensors/compressed_tensors_moe/compressed_tensors_moe_wna16.py:136"
+        return Refusal("layer", "AssertionError", why, "Use a checkpoint without activation ordering.", f"{source} (0.29.0)")
     if quantization.weight_strategy != "group" or group <= 0:
         why = "per-channel integer scales are not supported without Marlin (a bare assertion)."
         return Refusal("layer", "AssertionError", why, "Use a checkpoint with group scales.", source)
@@ -122,6 +144,31 @@ def _group_crosses_shards(q: Question) -> Refusal | None:
             "boundaries; use a compatible TP size or enable expert parallelism."
         )
         return Refusal("layer", text, "a scale group would be cut by the split.", "Use expert parallelism or another TP.", source)
+    return None
+
+
+SMALLEST_GROUP = 32
+
+
+def _group_cannot_shrink(q: Question) -> Refusal | None:
+    """GPTQ and AWQ (MoeWNA16Method): the group is halved until it divides both sizes, but not below 32 (moe_wna16.py:283)."""
+    quantization, hidden, inter = q.layer.quantization, q.sizes.hidden, q.sizes.inter
+    if quantization.weight_strategy == "channel":
+        shape = [q.ask.split.local_experts(q.layer.experts), inter * (2 if q.ask.gated else 1), -hidden]
+        text = f"Trying to create tensor with negative dimension -{hidden}: {shape}"
+        why = "the checkpoint has one scale per output channel (group_size -1), by which vLLM divides the hidden size."
+        where = f"{_QUANT}/moe_wna16.py:323 (0.33.0)"
+        return Refusal("layer", text, why, "Use a checkpoint with group scales.", where)
+    group = first = quantization.group_size or 0
+    while group and (inter % group or hidden % group):
+        group //= 2
+        if group < SMALLEST_GROUP:
+            why = (
+                f"vLLM halves the scale group of {first} until it divides one rank's width {inter} and the hidden size {hidden}, and "
+                f"asserts that at least {SMALLEST_GROUP} is left."
+            )
+            remedy = "Use a smaller tensor parallel size, or expert parallelism, which leaves the width whole."
+            return Refusal("layer", "AssertionError", why, remedy, f"{_QUANT}/moe_wna16.py:286 (0.33.0)")
     return None
 
 
@@ -150,13 +197,19 @@ def nvfp4(q: Question) -> Choice:
         shown = {"cutlass": "VLLM_CUTLASS"}.get(ask.backend, ask.backend.upper())
         text = f"NvFp4 MoE backend '{shown}' does not support the deployment configuration since {_ROCM_NO}."
         return refused(method, q.sizes, _stop(text, "NVFP4 kernels are CUDA only.", source))
+    lead = "NvFp4 MoE backend 'EMULATION' does not support the deployment configuration since"
+    if quantization.scheme == "nvfp4_a16" and ask.backend == "emulation":
+        key = f"QuantKey(u8,scale({fp8_name(ask)},static,{block(1, 16)}),scale2(f32,static,per_tensor),symmetric)"
+        text = f"{lead} kernel does not support quantization scheme {key}xNone."
+        return refused(method, q.sizes, _stop(text, "the emulation takes NVFP4 activations only.", source))
     if quantization.scheme == "nvfp4_a16":
-        text = "No NvFP4 MoE backend supports the deployment configuration."
+        text = "No NvFp4 MoE backend supports the deployment configuration."
         why = "the emulation takes NVFP4 activations only; weight-only NVFP4 has no kernel on ROCm."
         return refused(method, q.sizes, _stop(text, why, source))
     reason = supported(_NVFP4_EMULATION, ask)
     if reason is not None:
-        text = "No NvFP4 MoE backend supports the deployment configuration."
+        named = ask.backend == "emulation"
+        text = f"{lead} {reason}." if named else "No NvFp4 MoE backend supports the deployment configuration."
         return refused(method, q.sizes, _stop(text, reason, source), (("EMULATION", reason),))
     why = "no NVFP4 kernel runs on ROCm: the weights are dequantized on the fly"
     return _choice(method, q, _NVFP4_EMULATION, why, (), source)._replace(bytes_per_element=0.5)
@@ -181,7 +234,7 @@ def mxfp8(q: Question) -> Choice:
     )
     source = f"{_ORACLE}/mxfp8.py (0.33.0)"
     rows = {
-        "aiter": Backend("AITER_MXFP8", (AITER_MXFP8,)),
+        "aiter": Backend("AITER_MXFP8", (aiter_mxfp8(q.ask.release),)),
         "triton": Backend("TRITON_MXFP8", (MXFP8_NATIVE,)),
         "": Backend("EMULATION", (MXFP8_EMULATION,)),
     }
@@ -193,23 +246,32 @@ def mxfp8(q: Question) -> Choice:
         backend = rows.get(name)
         reason = _ROCM_NO if backend is None else supported(backend, q.ask)
         if backend is None or reason:
-            shown = backend.name if backend else name.upper()
+            shown = backend.name if backend else {"deep_gemm": "DEEPGEMM"}.get(name, name.upper())
             text = f"No supported MXFP8 expert class for {shown}: {reason}"
             return refused(method, q.sizes, _stop(text, "the backend was asked for by name.", source))
-        return _mxfp8_done(_choice(method, q, backend, f"asked for by --moe-backend {name}", (), source))
+        return _whole_mx_blocks(q, _mxfp8_done(_choice(method, q, backend, f"asked for by --moe-backend {name}", (), source)))
     pick = first_that_fits(list(rows.values()), q.ask)
     if pick.backend is None:
         return refused(method, q.sizes, _stop("No MXFP8 MoE backends available.", "no kernel fits.", source), pick.rejected)
     why = "first of vLLM's list that supports this layer on ROCm"
-    choice = _mxfp8_done(_choice(method, q, pick.backend, why, pick.rejected, source))
-    if method == "QuarkW8A8Mxfp8MoEMethod" and (q.sizes.hidden % 32 or q.sizes.inter % 32):
-        text = (
-            "Quark MXFP8 MoE requires hidden_size and intermediate_size_per_partition divisible by 32, "
-            f"got {q.sizes.hidden} and {q.sizes.inter}."
-        )
+    return _whole_mx_blocks(q, _mxfp8_done(_choice(method, q, pick.backend, why, pick.rejected, source)))
+
+
+def _whole_mx_blocks(q: Question, choice: Choice) -> Choice:
+    """Quark's and ModelOpt's MXFP8 methods refuse a size that is no multiple of 32; compressed-tensors' asks nothing."""
+    hidden, inter = q.sizes.hidden, q.sizes.inter
+    if not (hidden % 32 or inter % 32) or choice.method == "CompressedTensorsW8A8Mxfp8MoEMethod":
+        return choice
+    where = f"{_QUANT}/modelopt.py:1320 (0.33.0)"
+    text = f"MXFP8 MoE requires intermediate_size_per_partition divisible by 32, got {inter}."
+    if hidden % 32:
+        text = f"MXFP8 MoE requires hidden_size divisible by 32, got {hidden}."
+    if choice.method == "QuarkW8A8Mxfp8MoEMethod":
         where = f"{_QUANT}/quark/quark_moe.py:2053 (0.33.0)"
-        return refused(method, q.sizes, Refusal("layer", text, "an MX block holds 32 values.", "Use another split.", where))
-    return choice
+        text = (
+            f"Quark MXFP8 MoE requires hidden_size and intermediate_size_per_partition divisible by 32, got {hidden} and {inter}."
+        )
+    return refused(choice.method, q.sizes, Refusal("layer", text, "an MX block holds 32 values.", "Use another split.", where))
 
 
 def _mxfp8_done(choice: Choice) -> Choice:
@@ -229,7 +291,7 @@ def int8(q: Question) -> Choice:
     method = "QuarkW8A8Int8MoEMethod" if q.layer.quantization.method == "quark" else "CompressedTensorsW8A8Int8MoEMethod"
     source = f"{_ORACLE}/int8.py:88 (0.33.0)"
     ask = q.ask._replace(weight="QuantKey(i8,scale(f32,static,per_channel),symmetric)")
-    names = ("triton", "humming") if q.ask.release.version not in ("0.29.0", "0.30.0") else ("triton",)
+    names = ("triton", "humming")
     if q.ask.backend not in ("auto", *names):
         text = f"moe_backend='{q.ask.backend}' is not supported for Int8 MoE. Expected one of {list(names)}."
         return refused(method, q.sizes, _stop(text, "int8 experts have no such backend.", source))

@@ -18,6 +18,10 @@ _SEQUENCE_PARALLEL = frozenset(
 )  # fmt: skip
 
 
+ATOM_BYTES = 512
+LOW_LATENCY_SIZES = (2048, 2560, 3072, 4096, 5120, 6144, 7168, 8192)
+
+
 class Split(NamedTuple):
     """Sizes of one MoE layer's parallel groups. ``flat`` = tp x dp x pcp, the GPUs that hold one copy of a layer's experts."""
 
@@ -49,6 +53,19 @@ class Split(NamedTuple):
     @property
     def mori(self) -> bool:
         return self.uses_all2all and self.all2all.startswith("mori_")
+
+    def hidden_dim(self, hidden: int, element_bytes: int = 2) -> int | None:
+        """The hidden size as the all2all kernels need it; None when they have none as large (all2all_utils.py:147).
+
+        DeepEP's high-throughput and v2 kernels copy 512 bytes at a time (prepare_finalize/deepep_ht.py:51); the low-latency
+        ones and NIXL's are compiled for a few sizes (deepep_ll.py:57, nixl_ep.py:54).
+        """
+        if self.uses_all2all and self.all2all in ("deepep_high_throughput", "deepep_v2"):
+            unit = ATOM_BYTES // element_bytes
+            return -(-hidden // unit) * unit
+        if self.batched:
+            return next((size for size in LOW_LATENCY_SIZES if size >= hidden), None)
+        return hidden
 
     def inter_dim(self, moe_intermediate_size: int) -> int:
         """One expert's width on one rank; at least 1, so that a refused split can still be shown."""

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from moe_preflight.engine.facts.vllm_blocks import Block
-from moe_preflight.engine.facts.vllm_releases import Release
+from moe_preflight.engine.facts.vllm_releases import Release, at_least
 from moe_preflight.engine.plan import RouterCall
 from moe_preflight.model.moe import ExpertLayer
 
@@ -153,8 +153,11 @@ def _degenerates(r: Routing, release: Release) -> bool:
     )
 
 
-def advertised(r: Routing, release: Release) -> str:
-    """RoutingMethodType of the router that is built; monolithic kernels are chosen by it."""
+def advertised(r: Routing, release: Release, simulated: str = "") -> str:
+    """RoutingMethodType of the router that is built; monolithic kernels are chosen by it. A simulated router passes on the
+    method of the one it replaces from 0.33.0 (routing_simulator_router.py:362); before, it advertised its own."""
+    if simulated and not at_least(release, "0.33.0"):
+        return "Simulated"
     name = kind(r, release)
     if name == "CustomRoutingRouter":
         return "Llama4" if r.custom and r.custom.startswith("Llama4") else "Custom"

@@ -9,7 +9,9 @@ from collections.abc import Callable
 
 from moe_preflight.engine import unquantized
 from moe_preflight.engine.choice import Choice, Question, refused, with_notes
+from moe_preflight.engine.facts.vllm_releases import at_least
 from moe_preflight.engine.plan import BackendChoice, Note, Refusal
+from moe_preflight.model.moe import Quantization
 
 Chooser = Callable[[Question], Choice]
 
@@ -40,6 +42,35 @@ SCHEMES: dict[str, Chooser] = {
 }
 
 
+_BALANCED = frozenset(
+    (
+        "UnquantizedFusedMoEMethod", "Fp8MoEMethod", "CompressedTensorsW8A8Fp8MoEMethod", "ModelOptNvFp4FusedMoE",
+        "Mxfp4MoEMethod", "QuarkOCP_MX_MoEMethod",
+    )
+)  # fmt: skip
+"""Methods whose experts the load balancer may move (supports_eplb). Quark's MXFP8 joined with 0.33.0 (quark_moe.py:2140)."""
+
+
+def unbalanced(choice: Choice, q: Question) -> Refusal | None:
+    """vLLM's refusal of the expert load balancer for a method that does not support it (routed_experts.py:186)."""
+    method = choice.method
+    fits = method in _BALANCED or (method == "QuarkW8A8Mxfp8MoEMethod" and at_least(q.ask.release, "0.33.0"))
+    if method == "CompressedTensorsWNA16MoEMethod":
+        fits = choice.backend.name == "TRITON"
+    if fits or not method or not q.ask.split.eplb:
+        return None
+    why = f"{method} does not say that its experts may be moved between ranks."
+    remedy = "Drop --enable-eplb and its redundant experts."
+    where = "vllm/model_executor/layers/fused_moe/routed_experts.py:197 (0.33.0)"
+    return Refusal("layer", f"EPLB is not supported {method}.", why, remedy, where)
+
+
+def is_fp4_by_fp6(quantization: Quantization) -> bool:
+    """Quark's MXFP4 weights with MXFP6 activations (ocp_mx_utils.py:103): no scheme of ours, but vLLM emulates it."""
+    activation = quantization.activation_dtype or ""
+    return quantization.method == "quark" and quantization.weight_dtype == "fp4" and activation.startswith("fp6")
+
+
 def choose(q: Question) -> Choice:
     """The method's answer for ``q``; a scheme no method of vLLM serves is refused."""
     quantization = q.layer.quantization
@@ -52,6 +83,8 @@ def choose(q: Question) -> Choice:
         text = "quantization_config names no quant_method: vLLM builds unquantized experts, which the checkpoint does not fit."
         return with_notes(unquantized.choose(q), Note("quantization-ignored", text, "vllm/config/model.py (0.33.0)"))
     chooser = SCHEMES.get(quantization.scheme)
+    if is_fp4_by_fp6(quantization):
+        chooser = _mxfp4
     if chooser is None:
         why = f"we know no vLLM method for experts stored as {quantization.method or quantization.scheme}."
         text = f"Unsupported FusedMoe scheme: {quantization.weight_dtype}, {quantization.activation_dtype}"

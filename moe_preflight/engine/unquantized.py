@@ -72,7 +72,8 @@ def _explicit(q: Question) -> Choice:
     backend = _NAMED[name]
     if name == "triton" and q.ask.split.batched:
         backend = _BATCHED
-    reason = supported(backend, q.ask)
+    # batched_triton by name brings its own activation format, with or without a batched all2all (line 259).
+    reason = supported(backend, q.ask._replace(batched_by_name=name == "batched_triton"))
     if reason is not None:
         return _error(q, "ValueError", _unsupported(backend, reason), (), f"{_FILE}:246 (0.33.0)")
     return _chosen(q, backend, f"asked for by --moe-backend {name}", (), f"{_FILE}:261 (0.33.0)")

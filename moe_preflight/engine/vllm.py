@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from moe_preflight.engine import architecture, checks, environment, linears, parallel, router, schemes, switches
 from moe_preflight.engine.call import rank_problem, silent_notes
-from moe_preflight.engine.choice import Choice, Question, Sizes
+from moe_preflight.engine.choice import Choice, Question, Sizes, refused
 from moe_preflight.engine.experts import Ask
 from moe_preflight.engine.facts.vllm_blocks import Block
 from moe_preflight.engine.facts.vllm_releases import Release, resolve
@@ -78,7 +78,7 @@ def _layer(
         release=release,
         split=split,
         activation=activation,
-        method=router.advertised(route, release),
+        method=router.advertised(route, release, env.text("VLLM_MOE_ROUTING_SIMULATION_STRATEGY")),
         lora=deployment.lora,
         hash_routed=layer.hash_routed,
         hidden=layer.model_dim,
@@ -88,10 +88,11 @@ def _layer(
     question = Question(
         layer, ask, Sizes.plain(layer.model_dim, split.inter_dim(width)), model.dtype, width, block.name, max(1, deployment.tp)
     )
-    choice: Choice = schemes.choose(question)
+    choice: Choice = _spread(question, schemes.choose(question))
     switched = switches.refusals(model, layer, block, ask, deployment)
     refusals = [*checks.layer(layer, width, split, deployment), *(r for r in switched if r.stage == "layer")]
-    refusals += [choice.refusal] if choice.refusal else []
+    balancing = schemes.unbalanced(choice, question) if choice.backend.name else None
+    refusals += [stop for stop in (balancing, choice.refusal) if stop]
     plan_ = LayerPlan(
         layer=layer,
         backend=choice.backend,
@@ -115,6 +116,21 @@ def _layer(
     stops = checks.model(model, layer, block, deployment, release)
     stops += [r for r in switched if r.stage == "model"]
     return plan_, stops + linears.refusals(model, layer, deployment, fused=shared.slots > 0)
+
+
+def _spread(q: Question, choice: Choice) -> Choice:
+    """``choice`` with the hidden size that an all2all kernel rounds up, before the method's own rounding (of which each unit
+    divides every size the kernels have)."""
+    hidden = q.ask.split.hidden_dim(q.sizes.hidden, 4 if q.dtype == "fp32" else 2)
+    if hidden is None and choice.refusal is None:
+        most = parallel.LOW_LATENCY_SIZES[-1]
+        text = f"Hidden Size {q.sizes.hidden} is greater than the maximum supported hidden size {most}"
+        why = f"{q.ask.split.all2all} has kernels for hidden sizes up to {most} only."
+        where = "vllm/model_executor/layers/fused_moe/prepare_finalize/deepep_ll.py:76 (0.33.0)"
+        return refused(choice.method, choice.sizes, Refusal("layer", text, why, "Use another --all2all-backend.", where))
+    if hidden is None or hidden <= choice.sizes.hidden_padded:
+        return choice
+    return choice._replace(sizes=choice.sizes._replace(hidden_padded=hidden))
 
 
 def _shares(env: environment.Environment, model: MoEModel, deployment: Deployment) -> tuple[tuple[int, ...] | None, str]:
