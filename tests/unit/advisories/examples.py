@@ -23,6 +23,14 @@ EXAMPLES: dict[str, dict[str, object]] = {
     "MPA-0010": {**_VLLM, **_FP4, "scheme": "mxfp4", "act_type": "silu", "tuned": frozenset({"miss", "hit"})},
     "MPA-0011": {**_SGLANG, **_FP4, "act_type": "silu", "gate_mode": "interleave", "buckets": (128, 256)},
     "MPA-0012": {**_SGLANG, "gfx": "gfx942", "scheme": "mxfp8", "act_type": "swiglu"},
+    "MPA-0013": {
+        **_VLLM, "aiter_version": V("0.1.13"), "ep": True, "gfx": "gfx950", "q_type": "per_128x128", "act_type": "silu",
+        "inter_dim_padded": 1536, "paths": frozenset({"1stage"}),
+    },
+    "MPA-0014": {
+        **_VLLM, "gfx": "gfx950", "q_type": "per_128x128", "model_dim_padded": 4096, "inter_dim_padded": 256, "expert": 288,
+        "paths": frozenset({"1stage"}), "tuned": frozenset({"miss"}), "buckets": (64,),
+    },
     "MPA-0020": {
         **_VLLM, "aiter_version": V("0.1.19.post2"), "tuned": frozenset({"hit"}), "gfx": "gfx942", "cu_num": 304,
         "q_type": "per_128x128", "model_dim_padded": 6144, "inter_dim_padded": 256, "expert": 257, "topk": 9, "buckets": (64,),
@@ -64,6 +72,14 @@ EXAMPLES: dict[str, dict[str, object]] = {
     "MPA-0045": {**_VLLM, "ep": True, "gfx": "gfx942", "all2all": "deepep_high_throughput"},
     "MPA-0046": {**_VLLM, "aiter_version": V("0.1.20.post1"), "ep": True, "dp": 8, "router_on_aiter": False},
     "MPA-0047": {**_VLLM, **_FP4, "aiter_version": V("0.1.19"), "ep": True},
+    "MPA-0048": {
+        **_VLLM, "engine_version": V("0.26.0"), "ep": True, "on_aiter": False, "refused": False, "router_on_aiter": True,
+        "backend": "TRITON",
+    },
+    "MPA-0049": {
+        **_VLLM, **_FP4, "aiter_version": V("0.1.13"), "ep": True, "expert_bias": True, "q_dtype_a": "bf16",
+        "paths": frozenset({"cktile"}),
+    },
     "MPA-0060": {**_SGLANG, "scheme": "none", "inter_dim": 96},
     "MPA-0061": {**_SGLANG, "scheme": "mxfp4", "act_type": "swiglu", "gfx": "gfx950"},
     "MPA-0062": {**_SGLANG, "engine_version": V("0.4.6.post4"), "weight_on_input": True},
