@@ -157,10 +157,12 @@ def advertised(r: Routing, release: Release, simulated: str = "") -> str:
     """RoutingMethodType of the router that is built; monolithic kernels are chosen by it. A simulated router passes on the
     method of the one it replaces from 0.33.0 (routing_simulator_router.py:362); before, it advertised its own."""
     if simulated and not at_least(release, "0.33.0"):
-        return "Simulated"
+        return "Simulated"  # routing_simulator_router.py:318 (0.32.0)
     name = kind(r, release)
     if name == "CustomRoutingRouter":
         return "Llama4" if r.custom and r.custom.startswith("Llama4") else "Custom"
+    if name == "ZeroExpertRouter" and at_least(release, "0.31.0"):
+        return "Unspecified"  # zero_expert_router.py:55 (0.30.0) computed it, later releases leave it to the base class
     scaled = release.scale_in_routing_method and r.scale != 1.0
     if name == "GroupedTopKRouter":
         return _method(r, r.n_group or 1, scaled)

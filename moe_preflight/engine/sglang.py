@@ -111,7 +111,7 @@ def _aiter_on(deployment: Deployment) -> bool:
 
 def _layer(model: MoEModel, layer: ExpertLayer, deployment: Deployment, split: _Split) -> LayerPlan:
     inter = max(1, layer.moe_intermediate_size // split.moe_tp)
-    answer = _choose(layer, deployment, inter, split)
+    answer = _choose(model, layer, deployment, inter, split)
     refusals = [] if answer.refusal is None else [answer.refusal]
     if layer.experts % split.ep:
         why = f"{layer.experts} experts do not divide by ep {split.ep} (a bare assertion: no uneven expert parallelism)."
@@ -171,7 +171,7 @@ def _policy(deployment: Deployment) -> int:
     return int(value)
 
 
-def _choose(layer: ExpertLayer, deployment: Deployment, inter: int, split: _Split) -> _Answer:
+def _choose(model: MoEModel, layer: ExpertLayer, deployment: Deployment, inter: int, split: _Split) -> _Answer:
     scheme, runner = layer.quantization.scheme, deployment.moe_backend
     if not _aiter_on(deployment) or runner not in ("auto", "aiter"):
         why = "AITER is switched off or not for this GPU" if not _aiter_on(deployment) else f"asked for by --moe-backend {runner}"
@@ -182,6 +182,8 @@ def _choose(layer: ExpertLayer, deployment: Deployment, inter: int, split: _Spli
     if scheme in ("fp8_tensor", "fp8_channel", "fp8_block"):
         return _fp8(layer, inter, split)
     if scheme in ("mxfp4", "mxfp4_a4", "mxfp4_a8"):
+        if layer.quantization.method in ("fp8", "deepseek_v4_fp8"):
+            return _fp4_in_fp8(model, layer, deployment, inter)
         return _mxfp4(layer, inter)
     if scheme == "mxfp8":
         return _mxfp8(layer)
@@ -273,6 +275,25 @@ def _mxfp4(layer: ExpertLayer, inter: int) -> _Answer:
         alignment=256,
         zeroed=None if padded == inter else "SGLang allocates MXFP4 weights as zeros before it loads them",
         gate_mode="interleave" if layer.activation in _SWIGLU_OAI else "separated",
+    )
+
+
+def _fp4_in_fp8(model: MoEModel, layer: ExpertLayer, deployment: Deployment, inter: int) -> _Answer:
+    """DeepSeek-V4's fp4 experts inside an fp8 checkpoint (fp8.py:1902): padded to 128 and not to 256, model_dim left alone, and
+    gate and up rows interleaved where the model clamps SwiGLU, unless SGLANG_USE_AITER_MOE_GU_ITLV is off (aiter.py:235)."""
+    padded = round_up(inter, PADDING)
+    limit = model.config.get("swiglu_limit")
+    clamps = isinstance(limit, int | float) and limit > 0
+    interleaved = clamps and deployment.env.get("SGLANG_USE_AITER_MOE_GU_ITLV", "1").lower() in ("true", "1")
+    return _Answer(
+        BackendChoice(
+            "AITER", "auto takes AITER for DeepSeek-V4's fp4 experts", (), True, f"{_DIR}/quantization/fp8.py:1902 (0.5.23)"
+        ),
+        key=("per_1x32", None, "fp4x2"),
+        inter=padded,
+        alignment=PADDING,
+        zeroed="SGLang pads the loaded weights with zeros" if padded > inter else None,
+        gate_mode="interleave" if interleaved else "separated",
     )
 
 

@@ -162,6 +162,12 @@ def test_a_simulated_router_advertises_itself_before_0_33(version, method):
     assert planned.routing_method == method
 
 
+@pytest.mark.parametrize(("version", "method"), [("0.30.0", "MiniMax2"), ("0.31.0", "Unspecified"), ("0.33.0", "Unspecified")])
+def test_a_router_with_zero_experts_advertises_nothing_from_0_31(version, method):
+    planned = layer(version=version, zero_experts=16, scoring="sigmoid", selection_bias=True)
+    assert (planned.router.kind, planned.routing_method) == ("ZeroExpertRouter", method)
+
+
 @pytest.mark.parametrize(("weights", "refused"), [
     (quantized("none", method=None), False), (FP8, False), (quantized("fp8_channel", method="quark"), True),
     (quantized("int4", **GPTQ), True), (quantized("mxfp8", method="modelopt"), True), (quantized("nvfp4", method="modelopt"), False),
@@ -209,3 +215,25 @@ def test_messages_show_what_vllm_shows():
     assert (error(marlin) or "").startswith("Mxfp4 MoE backend 'MARLIN' does not support")
     low = layer(version="0.32.0", quantization=FP8, deployment={"dp": 8, "ep": True, "all2all": "deepep_low_latency"})
     assert (error(low) or "").endswith("kernel does not support ('batched_experts',) activation format.")
+
+
+# SGLang
+
+
+@pytest.mark.parametrize(("env", "limit", "gate"), [
+    ({}, 10.0, "interleave"), ({"SGLANG_USE_AITER_MOE_GU_ITLV": "0"}, 10.0, "separated"), ({}, None, "separated"),
+])  # fmt: skip
+def test_sglang_pads_deepseek_v4s_fp4_experts_to_128(env, limit, gate):
+    m = model(
+        moe_intermediate_size=3072, model_dim=7104, quantization=quantized("mxfp4", method="fp8"), config={"swiglu_limit": limit}
+    )
+    problem = run(m, "gfx950", "0.5.23", engine="sglang", tp=8, env=env).layers[0].problem
+    assert (problem.inter_dim_padded, problem.model_dim_padded, problem.intermediate_pad) == (384, 7104, 0)
+    assert problem.gate_mode == gate
+    odd = run(m, "gfx950", "0.5.23", engine="sglang", tp=16, env=env).layers[0].problem
+    assert (odd.inter_dim, odd.inter_dim_padded, odd.intermediate_pad) == (192, 256, 64)
+
+
+def test_sglang_pads_other_mxfp4_checkpoints_to_256():
+    m = model(moe_intermediate_size=3072, quantization=quantized("mxfp4", method="mxfp4"))
+    assert run(m, "gfx950", "0.5.23", engine="sglang", tp=8).layers[0].problem.inter_dim_padded == 512
