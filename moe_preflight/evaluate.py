@@ -109,6 +109,7 @@ def key_of(problem: RankProblem, rules: Rules, *, padded: bool = True, token: in
         doweight_stage1=problem.doweight_stage1,
         gate_mode=problem.gate_mode if rules.has_gate_mode else "separated",
         is_ep=problem.is_ep,
+        env=problem.aiter_env,
     )
 
 

@@ -83,7 +83,8 @@ class Dispatcher:
         ``padded`` False asks get_2stage_cfgs with the raw token count, which ``fused_moe`` itself never does.
         """
         try:
-            q = asked(key, self.rules, self.gfx, self.env, self.flydsl)
+            env = {**self.env, **dict(key.env)} if key.env else self.env
+            q = asked(key, self.rules, self.gfx, env, self.flydsl)
         except AiterRaises as e:
             return self._failed(key, str(e))
         except ValueError as e:

@@ -39,6 +39,8 @@ class Key:
     """An expert mask is given. From v0.1.16 AITER then takes the last column of topk_ids for a dummy and looks up topk - 1."""
     bias2: bool = False
     """Stage 2 has a per-expert bias."""
+    env: tuple[tuple[str, str], ...] = ()
+    """AITER variables the calling engine has set in its own process, over those of the run."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -49,7 +49,7 @@ def ask_aiter(report: Report, options: AskOptions | None = None, progress: Calla
 
 def _ask(sheet: Sheet, basis: Basis, rules: Rules, options: AskOptions) -> Heard:
     assert basis.tree is not None
-    return ask(sheet, basis.tree, basis.table, rules, flydsl=basis.flydsl, env=basis.env, options=options)
+    return ask(sheet, basis.tree, basis.table, rules, flydsl=basis.flydsl, env={**basis.env, **dict(sheet.env)}, options=options)
 
 
 def _cannot(basis: Basis, todo: list[Sheet]) -> NotEvaluated | None:

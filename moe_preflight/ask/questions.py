@@ -24,10 +24,12 @@ class Asked:
 
 @dataclass(slots=True)
 class Sheet:
-    """All questions for one GPU, each once, however many targets and layers ask it. ``layers`` is keyed (target, layer)."""
+    """All questions for one GPU under one environment, each once, however many targets and layers ask it. ``layers`` is keyed (target, layer)."""
 
     gpu: Gpu
     layers: dict[tuple[int, int], list[Asked]] = field(default_factory=dict)
+    env: tuple[tuple[str, str], ...] = ()
+    """AITER variables under which these questions are asked, over those of the run: the engine sets them itself."""
     _numbers: dict[str, int] = field(default_factory=dict)
 
     def ask(self, where: tuple[int, int], expected: Dispatch, question: dict[str, Any]) -> None:
@@ -47,16 +49,19 @@ class Sheet:
 def question(problem: RankProblem, rules: Rules, token: int) -> dict[str, Any]:
     """What the engine calls fused_moe with at ``token`` tokens: the fields of aiter.key.Key and the two pads it passes along."""
     key = replace(key_of(problem, rules), token=token)
-    return asdict(key) | {"hidden_pad": problem.hidden_pad, "intermediate_pad": problem.intermediate_pad}
+    fields = asdict(key)
+    del fields["env"]  # the sheet's
+    return fields | {"hidden_pad": problem.hidden_pad, "intermediate_pad": problem.intermediate_pad}
 
 
 def sheets(targets: Iterable[TargetEvaluation], rules: Rules) -> list[Sheet]:
     """Every judged bucket of every layer whose experts reach AITER, by GPU in order of appearance."""
-    out: dict[tuple[str, int], Sheet] = {}
+    out: dict[tuple[object, ...], Sheet] = {}
     for target in targets:
         gpu = target.plan.deployment.gpu
         for i, layer in enumerate(target.layers):
             for d in layer.dispatches:
-                sheet = out.setdefault((gpu.gfx, gpu.cu_num), Sheet(gpu))
+                env = layer.plan.problem.aiter_env
+                sheet = out.setdefault((gpu.gfx, gpu.cu_num, env), Sheet(gpu, env=env))
                 sheet.ask((target.index, i), d, question(layer.plan.problem, rules, d.token))
     return list(out.values())

@@ -139,7 +139,7 @@ def _asked(key: Key, dispatcher: Dispatcher, tokens: Sequence[int]) -> Iterator[
         yield dispatcher.dispatch(
             Key(
                 t, k.model_dim, k.inter_dim, k.expert, k.topk, k.act, k.dtype, k.q_dtype_w, k.q_type, k.use_g1u1, k.doweight_stage1,
-                k.q_dtype_a, k.is_shuffled, k.gate_mode, k.is_ep, k.bias2,
+                k.q_dtype_a, k.is_shuffled, k.gate_mode, k.is_ep, k.bias2, k.env,
             )
         )  # fmt: skip
 

@@ -60,6 +60,7 @@ def rank_problem(q: Question, choice: Choice, deployment: Deployment, shared: in
         ep_size=split.ep_size,
         global_experts=layer.experts,
         weight_bytes_per_element=choice.bytes_per_element,
+        aiter_env=choice.aiter_env if on_aiter else (),
         sorting_policy=q.ask.env.number("VLLM_ROCM_AITER_MOE_DISPATCH_POLICY") if on_aiter else 0,
     )
 

@@ -56,6 +56,8 @@ class Choice(NamedTuple):
     w4a4: bool = False
     bias_passed: bool = False
     weight_only: bool = False
+    aiter_env: tuple[tuple[str, str], ...] = ()
+    """AITER variables the method sets for the whole process (RankProblem.aiter_env)."""
 
 
 class Backend(NamedTuple):

@@ -278,7 +278,24 @@ def _done(
         w4a4=w4a4,
         bias_passed=not w4a4,
         notes=_known_gaps(q, backend) if on_aiter else (),
+        aiter_env=_sets(q, method) if on_aiter else (),
     )
+
+
+def _sets(q: Question, method: str) -> tuple[tuple[str, str], ...]:
+    """What vLLM itself puts into the environment that AITER's choice of the activation type reads.
+
+    Mxfp4MoEMethod keeps AITER from bf16 activations in small batches (oracle/mxfp4.py:1822; :1569 in 0.29.0). SiTU's two
+    variables follow VLLM_ROCM_USE_AITER_MOE_SITUV2 from 0.31.0 (_aiter_ops.py:2102).
+    """
+    if method != "Mxfp4MoEMethod":
+        return ()
+    if q.ask.activation != "situ":
+        return (("AITER_BF16_FP8_MOE_BOUND", "0"),)
+    if not at_least(q.ask.release, "0.31.0"):
+        return ()
+    chosen = situ_activation(q)
+    return tuple((f"AITER_SITUV2_{name.upper()}", "1" if name == chosen else "0") for name in ("a4w4", "a8w4"))
 
 
 def _keyed(q: Question, backend: Backend) -> Ask:

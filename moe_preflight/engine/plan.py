@@ -91,6 +91,8 @@ class RankProblem:
     ep_size: int = 1
     global_experts: int = 0
     weight_bytes_per_element: float = 2.0
+    aiter_env: tuple[tuple[str, str], ...] = ()
+    """AITER variables that the engine sets in its own process before it calls AITER, over whatever the user gave."""
     sorting_policy: int = 0
     """moe_sorting_dispatch_policy: 0 auto, 1 single kernel, 2 multi-phase."""
 

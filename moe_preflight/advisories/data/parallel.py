@@ -145,4 +145,26 @@ ROWS = (
         where=(_ON, _EP, C("expert_bias", "eq", True), C("q_dtype_w", "eq", "fp4x2"), C("paths", "has", "cktile")),
         aiter=(releases(None, "0.1.15"),),
     ),
+    Advisory(
+        id="MPA-0050",
+        title="DeepSeek-V4's fp4 experts under expert parallelism: from AITER 0.1.21 a missed row has no kernel behind it",
+        severity="error",
+        url="https://github.com/ROCm/aiter/issues/5469",
+        symptom="RuntimeError: Unsupported kernel config for moe heuristic dispatch, while memory is profiled",
+        cause="The key holds one rank's experts, for which no row is shipped; the reporter met CK's dispatch, which has no fp8 x fp4. "
+        "Up to v0.1.20.post1 FlyDSL's heuristic kernels stand behind a miss.",
+        remedy="Use tensor parallelism, tune rows for the local expert count, or use --moe-backend triton_unfused.",
+        where=(
+            _ON,
+            _EP,
+            C("gfx", "eq", "gfx950"),
+            C("scheme", "eq", "mxfp4"),
+            C("act_type", "eq", "silu"),
+            C("gate_mode", "eq", "interleave"),
+            C("tuned", "has", "miss"),
+        ),
+        aiter=(releases("0.1.21"),),
+        explains=("MP102",),
+        confidence="unverified",
+    ),
 )

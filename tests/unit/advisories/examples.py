@@ -80,6 +80,10 @@ EXAMPLES: dict[str, dict[str, object]] = {
         **_VLLM, **_FP4, "aiter_version": V("0.1.13"), "ep": True, "expert_bias": True, "q_dtype_a": "bf16",
         "paths": frozenset({"cktile"}),
     },
+    "MPA-0050": {
+        **_VLLM, **_FP4, "aiter_version": V("0.1.21.post2"), "ep": True, "scheme": "mxfp4", "act_type": "silu", "q_dtype_a": None,
+        "gate_mode": "interleave", "tuned": frozenset({"miss"}),
+    },
     "MPA-0060": {**_SGLANG, "scheme": "none", "inter_dim": 96},
     "MPA-0061": {**_SGLANG, "scheme": "mxfp4", "act_type": "swiglu", "gfx": "gfx950"},
     "MPA-0062": {**_SGLANG, "engine_version": V("0.4.6.post4"), "weight_on_input": True},

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
+from moe_preflight.aiter.dispatch import Dispatcher
+from moe_preflight.aiter.version import Version
 from moe_preflight.engine.facts.vllm_releases import RELEASES
 from moe_preflight.engine.mxfp4 import alignment
+from moe_preflight.evaluate import key_of
 from tests.unit.engine.build import model, quantized, run
 
 RELEASE = {r.version: r for r in RELEASES}
@@ -17,8 +22,6 @@ def gpt_oss(**layer):
         "quantization": quantized("mxfp4", method="mxfp4"),
     }  # fmt: skip
     m = model("GptOssForCausalLM", **{**fields, **layer})
-    from dataclasses import replace
-
     return replace(m, model_type="gpt_oss")
 
 
@@ -177,3 +180,30 @@ def test_a_scheme_nobody_knows_is_said_so():
     assert layer.refusals
     mlx = run(model(quantization=quantized("other", method="mlx"))).layers[0]
     assert (mlx.backend.name, mlx.notes[0].code) == ("AITER", "quantization-ignored")
+
+
+def test_vllm_keeps_small_batches_of_deepseek_v4_off_bf16_activations():
+    m = model("DeepseekV4ForCausalLM", scoring="sqrtsoftplus", selection_bias=True, quantization=quantized("mxfp4", method="fp8"))
+    layer = run(m, "gfx950", tp=4).layers[0]
+    assert layer.problem.aiter_env == (("AITER_BF16_FP8_MOE_BOUND", "0"),)
+    ask = Dispatcher(Version.of("0.1.20.post1"), "gfx950", 256, env={"AITER_BF16_FP8_MOE_BOUND": "256"})
+    answers = [ask.dispatch(key_of(layer.problem, ask.rules, token=t)) for t in (1, 64, 512)]
+    assert [a.q_dtype_a for a in answers] == ["fp8"] * 3, "the engine's own setting goes over the environment's"
+    bare = replace(layer.problem, aiter_env=())
+    assert ask.dispatch(key_of(bare, ask.rules, token=64)).q_dtype_a == "bf16"
+
+
+def test_gpt_oss_and_quark_leave_aiters_bound_alone():
+    assert run(gpt_oss(), "gfx950").layers[0].problem.aiter_env == ()
+    assert run(model(quantization=quantized("mxfp4_a4", method="quark")), "gfx950").layers[0].problem.aiter_env == ()
+
+
+@pytest.mark.parametrize(("version", "chosen", "a_dtype"), [
+    ("0.33.0", "auto", "fp4x2"), ("0.33.0", "a8w4", "fp8"), ("0.33.0", "a16w4", "bf16"), ("0.30.0", None, "bf16"),
+])  # fmt: skip
+def test_situ_experts_are_asked_for_as_vllm_sets_aiter_up(version, chosen, a_dtype):
+    env = {} if chosen is None else {"VLLM_ROCM_USE_AITER_MOE_SITUV2": chosen}
+    m = model("KimiK3ForConditionalGeneration", activation="situ", quantization=quantized("mxfp4", method="mxfp4"))
+    problem = run(m, "gfx950", version, env=env).layers[0].problem
+    ask = Dispatcher(Version.of("0.1.20.post1"), "gfx950", 256)
+    assert ask.dispatch(key_of(problem, ask.rules, token=64)).q_dtype_a == a_dtype == problem.q_dtype_a
