@@ -55,6 +55,7 @@ class _Answer(NamedTuple):
     notes: tuple[Note, ...] = ()
     zeroed: str | None = None
     gate_mode: str = "separated"
+    aiter_env: tuple[tuple[str, str], ...] = ()
 
 
 def plan(model: MoEModel, deployment: Deployment) -> EnginePlan:
@@ -148,6 +149,7 @@ def _layer(model: MoEModel, layer: ExpertLayer, deployment: Deployment, split: _
         ep_size=split.ep,
         global_experts=layer.experts,
         weight_bytes_per_element=BYTES.get(layer.quantization.scheme, 2.0),
+        aiter_env=answer.aiter_env if key else (),
         sorting_policy=_policy(deployment) if key else 0,
     )
     return LayerPlan(
@@ -278,6 +280,9 @@ def _mxfp4(layer: ExpertLayer, inter: int) -> _Answer:
     )
 
 
+_V41 = ("deepseek_v41", "deepseek_v41_text")
+
+
 def _fp4_in_fp8(model: MoEModel, layer: ExpertLayer, deployment: Deployment, inter: int) -> _Answer:
     """DeepSeek-V4's fp4 experts inside an fp8 checkpoint (fp8.py:1902): padded to 128 and not to 256, model_dim left alone, and
     gate and up rows interleaved where the model clamps SwiGLU, unless SGLANG_USE_AITER_MOE_GU_ITLV is off (aiter.py:235)."""
@@ -294,6 +299,8 @@ def _fp4_in_fp8(model: MoEModel, layer: ExpertLayer, deployment: Deployment, int
         alignment=PADDING,
         zeroed="SGLang pads the loaded weights with zeros" if padded > inter else None,
         gate_mode="interleave" if interleaved else "separated",
+        # V4.1 hands quant_dtype_a=fp8 over (deepseek_v4.py:3171), which is what AITER takes with its bound at 0.
+        aiter_env=(("AITER_BF16_FP8_MOE_BOUND", "0"),) if interleaved and model.model_type in _V41 else (),
     )
 
 

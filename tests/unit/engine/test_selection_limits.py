@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from moe_preflight.engine.plan import LayerPlan
@@ -232,6 +234,13 @@ def test_sglang_pads_deepseek_v4s_fp4_experts_to_128(env, limit, gate):
     assert problem.gate_mode == gate
     odd = run(m, "gfx950", "0.5.23", engine="sglang", tp=16, env=env).layers[0].problem
     assert (odd.inter_dim, odd.inter_dim_padded, odd.intermediate_pad) == (192, 256, 64)
+
+
+@pytest.mark.parametrize(("model_type", "fixed"), [("deepseek_v4", False), ("deepseek_v41", True)])
+def test_sglang_gives_deepseek_v41_fp8_activations(model_type, fixed):
+    m = model(quantization=quantized("mxfp4", method="fp8"), config={"swiglu_limit": 10.0})
+    planned = run(replace(m, model_type=model_type), "gfx950", "0.5.23", engine="sglang", tp=8)
+    assert bool(planned.layers[0].problem.aiter_env) == fixed
 
 
 def test_sglang_pads_other_mxfp4_checkpoints_to_256():
