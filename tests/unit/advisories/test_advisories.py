@@ -167,7 +167,8 @@ READ_BESIDE_THE_FACTS = frozenset(
         "vllm-project/vllm/pull/49758", "vllm-project/vllm/issues/43605",
     )
 )  # fmt: skip
-"""Threads read for an advisory that the shared notes do not mention; each was opened, and its repair looked up in the tags."""
+"""Threads read for an advisory that the shared notes do not mention: as far as a search of public threads shows them, with the
+repair looked up in the tags."""
 
 
 @pytest.mark.corpus
