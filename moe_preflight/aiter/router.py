@@ -23,7 +23,7 @@ OPEN_TIER = 32768
 @dataclass(frozen=True, slots=True)
 class RouterRange:
     """Batches of ``from_`` to ``to`` tokens (None: no upper end) run ``kernel``. ``compiled``: would a launch reach a
-    compiled kernel? None when it is not AITER's."""
+    compiled kernel? None when it is not AITER's, or when that was not established for this release."""
 
     from_: int
     to: int | None
@@ -81,7 +81,9 @@ def judge(
     for first, last, kernel in _split(call, version, cu_num):
         asked = Asked(call, version, gfx, cu_num, kernel, first, last, counts, where)
         found = _defects(asked, _rules(kernel, call))
-        compiled = None if _elsewhere(kernel, call) else not any(d.code in router_grouped.REFUSED for d in found)
+        refused = [d for d in found if d.code in router_grouped.REFUSED]
+        unknown = _elsewhere(kernel, call) or any(d.severity == "info" for d in refused)
+        compiled = None if unknown else not refused
         if first > reach:
             found = () if max_tokens is not None else tuple(_as_risk(d) for d in found)
         ranges.append(RouterRange(first, last, kernel, compiled, found))

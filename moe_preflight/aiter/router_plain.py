@@ -41,7 +41,7 @@ def arguments(a: Asked) -> Found:
         "router-arguments",
         "error" if known else "info",
         f"the engine passes {', '.join(lacking)} to {a.kernel}; {first}",
-        symptom,
+        symptom if known else "",
         "The first such forward pass fails." if known else "Whether this release takes it was not established.",
         "Use the AITER version the engine pins, or the engine version this AITER was pinned by.",
         table[0].source if table else f"{facts.TOPK}:42-50 (v0.1.20.post1); https://github.com/vllm-project/vllm/issues/43873",

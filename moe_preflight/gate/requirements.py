@@ -192,10 +192,13 @@ def _no_router_kernel(layer: LayerEvaluation, reach: int) -> str:
         return f"routing is {call.kernel}, which is no AITER kernel"
     for part in verdict.by_tokens:
         if part.from_ <= reach and part.compiled is not True:
-            what = (
-                "a launch of {} reaches no kernel of this AITER" if part.compiled is False else "the router {} is no AITER kernel"
-            )
-            return what.format(part.kernel) + (f", from {part.from_:,} tokens" if part.from_ > 1 else "")
+            if part.compiled is False:
+                what = f"a launch of {part.kernel} reaches no kernel of this AITER"
+            elif part.defects:
+                what = f"whether this AITER takes {part.kernel} as the engine calls it was not established"
+            else:
+                what = f"the router {part.kernel} is no AITER kernel"
+            return what + (f", from {part.from_:,} tokens" if part.from_ > 1 else "")
     return ""
 
 

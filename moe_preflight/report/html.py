@@ -223,9 +223,8 @@ def _layer(x: Document, *, unfolded: bool) -> Iterator[str]:
         yield from _fact("padding", esc(f"{cost}; zero-filled by {pad['zero_filled_by'] or 'nothing we could find'}"))
     yield from _fact("router", esc(view.router(x["router"])))
     for part in x["router"]["by_tokens"][1:]:
-        yield from _fact(
-            "", f"from {part['from']:,} tokens: {esc(part['kernel'])}" + (", NO SUCH KERNEL" if part["compiled"] is False else "")
-        )
+        said = view.router_kernel(part) if part["compiled"] is not True else ""
+        yield from _fact("", esc(", ".join(filter(None, [f"from {part['from']:,} tokens: {part['kernel']}", said]))))
     if x["buckets"]:
         yield from _fact("tuned", f"{esc(view.coverage(x['coverage']))}{_bar(x['coverage'])}")
     yield "</dl>"

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from moe_preflight.report.style import OF_SEVERITY, OF_VERDICT, PLAIN, Style
-from moe_preflight.report.view import ENGINE_NAMES, alike, body, target_name, where
+from moe_preflight.report.view import ENGINE_NAMES, alike, body, router_kernel, target_name, where
 from moe_preflight.units import bytes_text
 
 WIDTH = 80
@@ -187,8 +187,8 @@ def _router(r: Document) -> Iterator[str]:
 
 def _kernel(part: Document) -> str:
     """Whether a launch reaches a kernel, and whether something is known against it."""
-    known = any(d["severity"] != "info" for d in part["defects"])
-    word = {True: "kernel exists", False: "NO SUCH KERNEL", None: ""}[part["compiled"]]
+    word = router_kernel(part)
+    known = any(d["severity"] != "info" for d in part["defects"]) or (word and part["compiled"] is None)
     said = ", ".join(filter(None, [word, "but see MP201" if known and part["compiled"] else "see MP201" if known else ""]))
     return f": {said}" if said else ""
 

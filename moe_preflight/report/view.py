@@ -192,7 +192,15 @@ def router(r: Document) -> str:
         groups = f", {count(r['num_expert_group'], 'expert group')}{was}"
     if r["falls_back_to"]:
         return f"falls back to {r['falls_back_to']}{groups}"
-    return f"{r['kernel']}{groups}" + {True: ", kernel exists", False: ", NO SUCH KERNEL", None: ""}[r["compiled"]]
+    first, *_ = r["by_tokens"] or [r]
+    return ", ".join(filter(None, [f"{r['kernel']}{groups}", router_kernel(first)]))
+
+
+def router_kernel(part: Document) -> str:
+    """Does a launch of this range reach a compiled kernel? "" for a router that is not AITER's."""
+    if part["compiled"] is None:
+        return "not established for this AITER" if part.get("defects") else ""
+    return "kernel exists" if part["compiled"] else "NO SUCH KERNEL"
 
 
 def coverage(c: dict[str, int]) -> str:

@@ -241,7 +241,9 @@ def test_topk_gating_by_release() -> None:
     assert kernels(wheel) == [(1, 4096, "topk_gating", False), (4097, None, "topk_softmax", False)]
     assert [d.code for d in wheel.defects] == ["router-missing", "router-arguments"]
     assert codes(ask(GATING, "0.1.20.post1"), "error") == {"router-arguments": "error"}
-    assert codes(ask(GATING, "0.1.26")) == {"router-arguments": "info"}, "the pin of the engine that passes it"
+    pin = ask(GATING, "0.1.26")
+    assert codes(pin) == {"router-arguments": "info"}, "the pin of the engine that passes it"
+    assert kernels(pin) == [(1, 4096, "topk_gating", None), (4097, None, "topk_softmax", True)], "not established is not absent"
     plain = replace(GATING, passes=SEVEN)
     assert codes(ask(plain, "0.1.19"), "error") == {"router-renormalize-dropped": "error"}
     assert codes(ask(replace(plain, renormalize=False), "0.1.19"), "error") == {}

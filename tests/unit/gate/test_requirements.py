@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from moe_preflight.aiter.basis import AiterBasis
+from moe_preflight.aiter.defect import Defect
 from moe_preflight.aiter.router import RouterRange, RouterVerdict
 from moe_preflight.aiter.version import Version
 from moe_preflight.engine.plan import Refusal
@@ -149,3 +150,14 @@ def test_nothing_asked_is_nothing_judged() -> None:
 
 def test_every_key_has_a_judge_words_and_codes() -> None:
     assert set(REQUIRE) == set(JUDGES) == set(REQUIREMENTS) == set(CODES) == set(Require.__slots__)
+
+
+def test_a_router_that_was_not_established_is_not_called_absent() -> None:
+    taken = Defect("router-arguments", "info", "the engine passes x to topk_gating", "", "", "Not established.", "", "unverified")
+    for part, words in (
+        (RouterRange(1, None, "topk_gating", None, (taken,)), "was not established"),
+        (RouterRange(1, None, "topk_gating", False), "reaches no kernel"),
+        (RouterRange(1, None, "torch", None), "is no AITER kernel"),
+    ):
+        (said,) = judge(a_run(**routed(part)), (), Require(router_kernel=True)).findings
+        assert words in said.message
