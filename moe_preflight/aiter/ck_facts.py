@@ -50,7 +50,8 @@ class CkFacts:
         Without ``module`` only what the table alone says is compared: the tile and the element operation.
         """
         ck = name.ck
-        if ck is None or name.stage != stage or ck.instance not in self.instances[tag, stage]:
+        # Nothing is ever generated with Nswizzle1 (gen_instances.py, self.nswizzle = False in every release read).
+        if ck is None or ck.swizzled or name.stage != stage or ck.instance not in self.instances[tag, stage]:
             return False
         # Only stage 1 is built for split-k, and then under a name of its own.
         splitk = stage == 1 and (module.splitk if module else ck.operation.endswith("Splitk"))

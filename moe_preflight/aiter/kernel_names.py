@@ -46,12 +46,13 @@ class CkName:
     weighted: bool
     act: str
     dtypes: tuple[str, str, str]
+    swizzled: bool = False
 
 
 # Plain strings: compiled when first used (re keeps them), because most runs meet one or two kinds of names.
 _N = r"(\d{1,5})"
 _CK = (
-    rf"(?a)moe_ck2stages_gemm([12])_{_N}x{_N}x{_N}x{_N}_(\d{{1,2}})x(\d{{1,2}})_([A-Za-z0-9]{{1,80}})_v(\d)_Nswizzle[01]_Quant(\d)"
+    rf"(?a)moe_ck2stages_gemm([12])_{_N}x{_N}x{_N}x{_N}_(\d{{1,2}})x(\d{{1,2}})_([A-Za-z0-9]{{1,80}})_v(\d)_Nswizzle([01])_Quant(\d)"
     r"_MulRoutedWeight([01])(?:_([a-z]\w{0,30}?))?_([A-Z0-9]{2,8})_([A-Z0-9]{2,8})_([A-Z0-9]{2,8})\Z"
 )
 _ASM = r"(?a)_ZN5aiter(\d{1,3})(fmoe_\w{1,200})E\Z"
@@ -77,12 +78,12 @@ def _ck(name: str) -> KernelName | None:
         return None
     block_size, tile_m, tile_n, tile_k, m_waves, n_waves = (int(m[i]) for i in range(2, 8))
     instance = Instance(block_size, tile_m, tile_n, tile_k, m_waves, n_waves, int(m[9]))
-    act = m[12] or ""
+    act = m[13] or ""
     # Stage 1 names say their activation, stage 2 names have none.
     if (m[1] == "1") != bool(act):
         return None
-    a, w, out = (m[i].lower() for i in (13, 14, 15))
-    ck = CkName(instance, m[8], int(m[10]), m[11] == "1", act, (a, w, out))
+    a, w, out = (m[i].lower() for i in (14, 15, 16))
+    ck = CkName(instance, m[8], int(m[11]), m[12] == "1", act, (a, w, out), m[10] == "1")
     return KernelName(name, "ck", int(m[1]), tile_m, tile_n, tile_k, a, w, out, act, ck)
 
 

@@ -30,6 +30,7 @@ EXPECTED: dict[str, dict[tuple[str, str], int]] = {
         ("activation-shadowed", "warning"): 397,
         ("bad-time", "warning"): 13,
         ("column-layout", "info"): 18,
+        ("column-layout", "warning"): 14,  # gptoss rows tagged flydsl_fallback: AITER answers their keys with the untagged row
         ("error-above-tolerance", "warning"): 268,
         ("ragged-row", "warning"): 19,
         ("tuned-row-unused", "warning"): 5,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from moe_preflight.aiter.lookup import FALLBACK_TAG
 from moe_preflight.aiter.tuned import KEY_COLUMNS
 from moe_preflight.coverage.lint import rules as r
 from moe_preflight.coverage.lint.say import at_file, found
@@ -32,8 +33,7 @@ def column_layout(t: Tables) -> Iterator[Finding]:
             yield from _refused(t, f)
         elif t.rules.merge == "fill" and (t.merged or not t.in_tree):
             yield from _filled(t, f, [c for c in missing if c not in needed])
-    if t.rules.tag == "untagged":
-        yield from _tagged(t)
+    yield from _tagged(t)
 
 
 def _refused(t: Tables, f: File) -> Iterator[Finding]:
@@ -93,15 +93,15 @@ def _meaning(t: Tables, f: File, column: str) -> str:
 
 
 def _tagged(t: Tables) -> Iterator[Finding]:
+    """Rows that the release's tag filter drops and no fallback takes up again."""
     for row in t.rows():
-        if row.tag and row.tag != "flydsl_fallback":
-            yield found(
-                t,
-                r.LAYOUT,
-                row,
-                f"_tag is {row.tag!r}: AITER {t.version} keeps untagged rows only, so the row is dropped.",
-                severity="warning",
-            )
+        if t.usable(row) or (row.tag == FALLBACK_TAG and t.rules.flydsl_fallback):
+            continue
+        why = "keeps untagged rows only" if t.rules.tag == "untagged" else "drops these rows and has no fallback that reads them"
+        yield found(
+            t, r.LAYOUT, row, f"_tag is {row.tag!r}: AITER {t.version} {why}, so the row is never found.",
+            severity="warning", remedy="Empty the _tag cell if the row shall count; else remove the row.",
+        )  # fmt: skip
 
 
 def ragged_row(t: Tables) -> Iterator[Finding]:

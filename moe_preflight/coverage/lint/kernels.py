@@ -31,6 +31,22 @@ def kernels(t: Tables) -> Iterator[Finding]:
         for stage, name in enumerate(row.kernels, 1):
             if name:
                 yield from _one(t, row, stage, name)
+            elif nameless := _nameless(row, stage):
+                yield found(t, r.KERNEL, row, nameless, severity="warning")
+
+
+def _nameless(row: Row, stage: int) -> str:
+    """What comes of a stage without a name where AITER does not raise for want of one; empty where it does, or needs none."""
+    if "run_1stage" not in row.cells:
+        return ""
+    if row.one_stage:
+        if stage == 1 and row.text("kernelName1") != "Null":
+            return (
+                "kernelName1 is empty in a one-stage row: AITER lets its assembly choose a kernel, which is not the one measured."
+            )
+    elif row.text(f"kernelName{stage}") == "Null":
+        return f"kernelName{stage} is the word Null in a two-stage row: AITER looks for a kernel of that name and has none."
+    return ""
 
 
 def _one(t: Tables, row: Row, stage: int, name: str) -> Iterator[Finding]:
@@ -47,17 +63,26 @@ def _one(t: Tables, row: Row, stage: int, name: str) -> Iterator[Finding]:
     rejected = _rejected(t, row, stage, parsed)
     if rejected:
         yield found(t, r.SHAPE, row, f"{column} {name} cannot take this shape: {rejected}.")
-    block = _block_of(parsed)
+    block = _block_of(t.version, parsed)
     block_m = row.integer("block_m")
-    if block is not None and block_m != block and not row.number("flat"):
+    if block is not None and block_m != block and not (row.one_stage and row.number("flat")):
         shown = row.text("block_m") or "(empty)"
         yield found(t, r.BLOCK_M, row, f"block_m is {shown}, but {column} {name} works on blocks of {block} rows.")
 
 
-def _block_of(k: KernelName) -> int | None:
-    """Rows per sorted block the kernel expects: its sbm suffix, else its tile_m."""
-    m = _SORT_BLOCK.search(k.text)
-    return int(m[1]) if m else k.tile_m
+def _block_of(version: Version, k: KernelName) -> int | None:
+    """Rows per sorted block the kernel expects: its sbm suffix, else its tile_m; None where the release does not say.
+
+    A FlyDSL stage 1 of fewer than 32 rows takes blocks of 32 in v0.1.12 (aiter/ops/flydsl/moe_kernels.py:562). Up to v0.1.19.post2 its
+    kernel still does while its caller counts tile_m (kernels/mixed_moe_gemm_2stage.py:165, moe_kernels.py:644, v0.1.13); the int4
+    kernels are others.
+    """
+    if m := _SORT_BLOCK.search(k.text):
+        return int(m[1])
+    small = k.kind == "flydsl" and k.stage == 1 and (k.tile_m or 32) < 32 and k.dtype_w != "int4"
+    if small and Version.of("0.1.12") <= version < Version.of("0.1.20"):
+        return 32 if version < Version.of("0.1.13-rc0") else None
+    return k.tile_m
 
 
 # --- does it exist ---------------------------------------------------------------------------------------------------
@@ -69,7 +94,10 @@ def _unknown(t: Tables, row: Row, stage: int, k: KernelName) -> tuple[str, str] 
         return f"is a stage {k.stage} kernel", "error"
     if stage == 1 and "run_1stage" in row.cells and row.one_stage != (k.kind == "asm-1stage"):
         stages = ("a one-stage kernel", "two stages") if k.kind == "asm-1stage" else ("no one-stage kernel", "one stage")
-        return f"is {stages[0]}, but run_1stage {row.text('run_1stage')} runs {stages[1]}, which has no such kernel", "error"
+        said = row.text("run_1stage") or "(empty, which pandas reads as NaN, and NaN is true)"
+        return f"is {stages[0]}, but run_1stage {said} runs {stages[1]}, which has no such kernel", "error"
+    if stage == 2 and k.kind == "asm-1stage" and not row.one_stage:
+        return "is a one-stage kernel, which no second stage runs", "error"
     if k.kind == "ck":
         v = _ck(t, row, stage, k.text)
         if v is not None and not v.from_name:
@@ -92,10 +120,37 @@ def _unknown_asm(t: Tables, row: Row, k: KernelName) -> tuple[str, str] | None:
     place = lists.get(k.text)
     if place is None:
         return f'is in no assembly list of {row.gfx} (hsa/{row.gfx}); AITER aborts with "not find kernel"', "error"
+    if k.kind == "asm-stage1" and (wrong := _other_list(row, place)):
+        return wrong, "error"
     act = _ACT_OF.get(row.act)
     if k.kind == "asm-1stage" and act in ("silu", "gelu") and f"/{'gelu' if act == 'silu' else 'silu'}/" in place:
         return f'is another activation\'s kernel ({place}); AITER aborts with "not find kernel"', "error"
     return None
+
+
+STAGE1_LISTS = {
+    ("fp8", "per_Token", False): "fmoe_stage1_bf16_pertokenFp8_g1u1",
+    ("fp8", "per_Token", True): "fmoe_stage1_bf16_pertokenFp8_doweight_g1u1",
+    ("i8", "per_Token", False): "fmoe_stage1_bf16_pertokenInt8_g1u1",
+    ("fp8", "per_1x128", False): "fmoe_stage1_bf16_pertokenFp8_blockscale_g1u1",
+}
+"""Which assembly list stage 1 looks its name up in, by dtype, quantization and routing weight (csrc/py_itfs_cu/asm_moe_2stage.cu get_cfg,
+v0.1.20.post1:66-109). aiter/fused_moe.py asm_stage1 makes per_Token of per_Tensor first."""
+
+
+def _other_list(row: Row, place: str) -> str:
+    """Why a listed stage 1 kernel is not one the row's operands are looked up among; empty when it is, or cannot be said."""
+    a, w = (SHORT.get(row.text(c)) for c in ("q_dtype_a", "q_dtype_w"))
+    quant, doweight = _QUANT_OF.get(row.text("q_type")), row.number("doweight_stage1")
+    held = place.rsplit("/", 1)[-1].removesuffix(".csv")
+    if a is None or w is None or quant is None or doweight is None or held not in STAGE1_LISTS.values():
+        return ""
+    quant = "per_Token" if quant == "per_Tensor" else QUANT_REMAP.get(quant, quant)
+    wanted = STAGE1_LISTS.get((a, quant, bool(doweight))) if a == w else None
+    if wanted == held:
+        return ""
+    said = f"AITER looks in {wanted}.csv" if wanted else "AITER has no assembly stage 1 for them"
+    return f"is a kernel of other operands than the row's ({place}); {said} and aborts"
 
 
 def _ck(t: Tables, row: Row, stage: int, name: str) -> TileVerdict | None:

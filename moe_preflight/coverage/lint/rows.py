@@ -5,14 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
+from moe_preflight.aiter.csvtable import BOOLS, EMPTY
+from moe_preflight.aiter.dtypes import ACTS, QUANTS, SHORT
 from moe_preflight.aiter.lookup import buckets
-from moe_preflight.aiter.tuned import ANY_GFX, GFX_BY_CU
+from moe_preflight.aiter.tuned import ANY_GFX, GFX_BY_CU, KEY_COLUMNS
 from moe_preflight.aiter.version import Version
 from moe_preflight.coverage.lint import rules as r
 from moe_preflight.coverage.lint.say import found
 from moe_preflight.coverage.lint.table import NO_GFX, Tables, number
 from moe_preflight.hardware import GPUS
 from moe_preflight.report.types import Finding
+from moe_preflight.rules.tuned import UNUSED_ROW
 
 CUS: dict[str, frozenset[int]] = {
     gfx: frozenset(
@@ -128,4 +131,38 @@ def _ratio(text: str) -> float | None:
     return n / 100 if percent else float(n)
 
 
-CHECKS = (unreachable_token, gfx_mismatch, unknown_cu, bad_time, error_above_tolerance)
+WORDS = {
+    "dtype": frozenset({"torch.bfloat16", "torch.float16"}),
+    **dict.fromkeys(("q_dtype_a", "q_dtype_w"), frozenset({*SHORT, "torch.uint8"})),
+    "q_type": frozenset(QUANTS.values()),
+}
+"""What AITER ever asks a column for: fused_moe refuses other output dtypes (aiter/fused_moe.py, v0.1.20.post1:700), and the others are
+str() of its own enum and of aiter/utility/dtypes.py, which has uint8 for fp4 where torch is old."""
+NUMBERS = tuple(c for c in KEY_COLUMNS if c not in (*WORDS, "token", "cu_num"))
+"""Token and cu_num have lints of their own."""
+
+
+def never_asked(t: Tables) -> Iterator[Finding]:
+    """tuned-row-unused: a cell of the key that no call of AITER ever asks for."""
+    acts = {"act_type": frozenset(ACTS.values())} if t.rules.act == "exact" else {}
+    for row in t.every_row():
+        for column, words in (*WORDS.items(), *acts.items()):
+            if column in row.cells and row.text(column) not in words:
+                shown = row.text(column) or "(empty)"
+                yield found(
+                    t, UNUSED_ROW, row, f"{column} is {shown}, which AITER {t.version} never asks for: the row is never found."
+                )
+        for column in NUMBERS:
+            cell = row.cells.get(column)
+            if cell is None or row.number(column) is not None or cell in BOOLS:
+                continue
+            if cell in EMPTY:
+                yield found(t, UNUSED_ROW, row, f"{column} is empty, which AITER never asks for: the row is never found.")
+            else:
+                yield found(
+                    t, UNUSED_ROW, row, f"{column} is {cell!r}, not a number: pandas reads the whole column as text, and AITER finds no row "
+                    "of this table nor of those it merges it with.", severity="error", remedy="Correct the cell.",
+                )  # fmt: skip
+
+
+CHECKS = (never_asked, unreachable_token, gfx_mismatch, unknown_cu, bad_time, error_above_tolerance)

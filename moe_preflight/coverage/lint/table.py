@@ -99,7 +99,9 @@ class Row:
 
     @cached_property
     def one_stage(self) -> bool:
-        return bool(self.number("run_1stage"))
+        """As Python judges the cell: an empty one is NaN, and NaN is true."""
+        text = self.text("run_1stage")
+        return text.lower() == "true" or ("run_1stage" in self.cells and text in EMPTY) or bool(self.number("run_1stage"))
 
     @cached_property
     def key(self) -> tuple[Value, ...]:

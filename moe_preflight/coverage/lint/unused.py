@@ -17,6 +17,9 @@ from moe_preflight.rules.tuned import UNUSED_ROW
 _ACT_OF = {full: short for short, full in ACTS.items()}
 _QUANT_OF = {full: short for short, full in QUANTS.items()}
 
+SETTINGS = ("block_m", "ksplit", "run_1stage", "xbf16", "flat")
+"""Cells AITER gives to int()."""
+
 DISCARDED = {
     "row-kernels-not-used": "no branch of AITER takes the kernels it names, so the heuristic replaces them though the log prints them",
     "opus-row-discarded": "AITER discards its Opus kernel and runs the heuristic",
@@ -43,18 +46,25 @@ def unused_rows(t: Tables, table: TunedTable) -> Iterator[Finding]:
         if id(d.rows) not in places:
             places[id(d.rows)] = d.rows, frozenset((x.file, x.line) for x in d.rows)
         here = (row.file.name, row.line) in places[id(d.rows)][1]
-        if d.error and mine and not all(row.kernels):
-            yield found(
-                t,
-                r.KERNEL,
-                row,
-                f'a stage names no kernel, and for the row\'s own key AITER raises "{d.error}".',
-                confidence=d.confidence,
-            )
+        if d.error and mine:
+            yield _raised(t, row, d.error, d.confidence)
             continue
         for note, words in DISCARDED.items():
             if note in d.notes and (mine or (d.row is None and here)):
                 yield found(t, UNUSED_ROW, row, f"for the row's own key {words}.", confidence=d.confidence)
+
+
+def _raised(t: Tables, row: Row, error: str, confidence: str) -> Finding:
+    """A row on which every call that finds it ends: a cell that is no number, or a name."""
+    if "NaN to integer" in error or "int() with base 10" in error:
+        empty = [c for c in SETTINGS if c in row.cells and row.number(c) is None]
+        cells = ", ".join(f"{c} {row.text(c) or '(empty)'}" for c in empty) or "a setting"
+        return found(
+            t, UNUSED_ROW, row, f'AITER finds the row for its own key and raises "{error}" over {cells}.',
+            severity="error", confidence=confidence, remedy="Give the cell its number (0 where the tuner left it out).",
+        )  # fmt: skip
+    what = "names a kernel AITER cannot take apart" if all(row.kernels) else "names no kernel"
+    return found(t, r.KERNEL, row, f'a stage {what}, and for the row\'s own key AITER raises "{error}".', confidence=confidence)
 
 
 def question(row: Row) -> Key | None:

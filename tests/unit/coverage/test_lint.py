@@ -15,6 +15,8 @@ from moe_preflight.errors import FileUnreadable
 from moe_preflight.report.types import Finding
 from tests.unit.coverage.tables import ASM, GEMM1, GEMM2, HEADER, row, table, tree
 
+ONE_STAGE = "_ZN5aiter45fmoe_bf16_pertokenFp8_g1u1_vs_silu_1tg_32x256E"
+
 V20 = Version.of("0.1.20.post1")
 NAME = "good_tuned_fmoe.csv"
 
@@ -276,9 +278,133 @@ class TestKernels:
         f = only(lint(tree(tmp_path, x_tuned_fmoe=table(row(kernelName1="")))), "unknown-kernel")
         assert "AITER raises \"TypeError: argument of type 'float' is not iterable\"" in f.message
 
+    @pytest.mark.parametrize(
+        ("cells", "words"),
+        [
+            ({"kernelName1": GEMM1.replace("Nswizzle0", "Nswizzle1")}, "not in CK's instance list"),
+            ({"kernelName2": GEMM2.replace("Nswizzle0", "Nswizzle1")}, "not in CK's instance list"),
+            ({"kernelName2": "Null"}, "the word Null in a two-stage row"),
+            ({"kernelName2": ONE_STAGE}, "which no second stage runs"),
+            ({"run_1stage": ""}, "run_1stage (empty, which pandas reads as NaN, and NaN is true) runs one stage"),
+            ({"run_1stage": "1", "kernelName1": "", "kernelName2": ONE_STAGE}, "lets its assembly choose"),
+        ],
+    )
+    def test_names_no_registry_has(self, cells: dict[str, str], words: str) -> None:
+        assert words in only(one(row(**cells)), "unknown-kernel").message
+
+    def test_a_one_stage_row_needs_no_second_name(self) -> None:
+        fp8 = dict.fromkeys(("q_dtype_a", "q_dtype_w"), "torch.float8_e4m3fnuz")
+        for second in ("Null", ""):
+            cells = {"kernelName1": ONE_STAGE, "kernelName2": second, "run_1stage": "1", "q_type": "QuantType.per_Token", **fp8}
+            assert quiet(one(row(**cells))) == []
+
+    @pytest.mark.parametrize(
+        ("list_", "cells", "said"),
+        [
+            ("fmoe_stage1_bf16_pertokenFp8_g1u1", {}, ""),
+            ("fmoe_stage1_bf16_pertokenFp8_g1u1", {"q_type": "QuantType.per_Tensor"}, ""),
+            ("fmoe_stage1_bf16_pertokenFp8_g1u1", {"doweight_stage1": "1"}, "pertokenFp8_doweight_g1u1.csv and aborts"),
+            ("fmoe_stage1_bf16_pertokenFp8_g1u1", {"q_type": "QuantType.per_1x128"}, "blockscale_g1u1.csv and aborts"),
+            ("fmoe_stage1_bf16_pertokenInt8_g1u1", {}, "pertokenFp8_g1u1.csv and aborts"),
+            ("fmoe_stage1_bf16_pertokenFp8_g1u1", {"q_type": "QuantType.No"}, "no assembly stage 1 for them"),
+            ("a_list_of_tomorrow", {"q_type": "QuantType.No"}, ""),
+        ],
+    )
+    def test_assembly_is_looked_up_by_the_rows_operands(
+        self, tmp_path: Path, list_: str, cells: dict[str, str], said: str
+    ) -> None:
+        fp8 = dict.fromkeys(("q_dtype_a", "q_dtype_w"), "torch.float8_e4m3fnuz")
+        cells = {"kernelName1": ASM, "q_type": "QuantType.per_Token", "inter_dim": "256", **fp8, **cells}
+        root = tree(tmp_path, x_tuned_fmoe=table(row(**cells)))
+        place = root / "hsa" / "gfx942" / "fmoe_2stages" / f"{list_}.csv"
+        place.parent.mkdir(parents=True)
+        place.write_text(f"tile_m,tile_n,knl_name,co_name\n32,128,{ASM},x.co\n")
+        found = [f.message for f in named(lint(root), "unknown-kernel") if "kernelName1" in f.message]
+        assert len(found) == bool(said)
+        assert all(said in m for m in found)
+
+    @pytest.mark.parametrize(
+        ("version", "dtype", "tile", "block_m", "ok"),
+        [
+            ("0.1.12", "fp4", 16, "32", True),
+            ("0.1.12.post1", "fp4", 16, "16", False),
+            ("0.1.12", "int4", 16, "16", True),
+            ("0.1.12", "fp4", 64, "32", False),
+            ("0.1.16", "fp8", 16, "16", True),
+            ("0.1.16", "fp8", 16, "32", True),
+            ("0.1.20.post1", "fp8", 16, "16", True),
+            ("0.1.20.post1", "fp8", 16, "32", False),
+        ],
+    )
+    def test_a_small_flydsl_stage_1(self, version: str, dtype: str, tile: int, block_m: str, ok: bool) -> None:
+        name = f"flydsl_moe1_afp4_w{dtype}_bf16_t{tile}x128x256_w3"
+        fs = named(one(row(kernelName1=name, block_m=block_m), version=version), "block-m-mismatch")
+        assert ("kernelName1" in " ".join(f.message for f in fs)) != ok
+
+    @pytest.mark.parametrize(
+        ("cells", "words"),
+        [
+            ({"ksplit": ""}, "over ksplit (empty)"),
+            ({"block_m": "", "kernelName2": "flydsl_moe2_afp4_wfp4_bf16_t32x128x256_atomic"}, "over block_m (empty)"),
+        ],
+    )
+    def test_an_empty_setting_makes_aiter_raise(self, tmp_path: Path, cells: dict[str, str], words: str) -> None:
+        good = row(token="128")
+        found = named(lint(tree(tmp_path, x_tuned_fmoe=table(good, row(**cells)))), "tuned-row-unused")
+        assert [(f.severity, f.evidence[0].line) for f in found] == [("error", 3)]
+        assert words in found[0].message
+        assert "cannot convert float NaN to integer" in found[0].message
+
+    def test_a_name_aiter_cannot_take_apart(self, tmp_path: Path) -> None:
+        fp4 = {"q_dtype_a": "torch.float4_e2m1fn_x2", "q_dtype_w": "torch.float4_e2m1fn_x2", "q_type": "QuantType.per_1x32"}
+        names = {
+            "kernelName1": "flydsl_moe1_afp4_wfp4_bf16_t32x64x256_w3_fp4",
+            "kernelName2": "flydsl_moe2_layout_afp4_wfp4_bf16_t32x128x256_atomic_nt_sbm32_x",
+        }
+        found = lint(tree(tmp_path, x_tuned_fmoe=table(row(cu_num="256", inter_dim="512", **names, **fp4))))
+        assert "Invalid FlyDSL v2 GEMM2 kernel name" in only(found, "unknown-kernel").message
+
+    @pytest.mark.parametrize(
+        ("column", "cell", "severity"),
+        [
+            ("dtype", "torch.float32", "warning"),
+            ("q_dtype_a", "torch.float8_e4m3fnuznuz", "warning"),
+            ("q_dtype_w", "fp8", "warning"),
+            ("q_type", "per_Token", "warning"),
+            ("inter_dim", "", "warning"),
+            ("inter_dim", "wide", "error"),
+            ("use_g1u1", "yes", "error"),
+        ],
+    )
+    def test_a_key_no_call_asks_for(self, column: str, cell: str, severity: str) -> None:
+        found = named(one(row(token="128"), row(**{column: cell})), "tuned-row-unused")
+        assert [(f.severity, f.evidence[0].line) for f in found] == [(severity, 3)]
+        assert found[0].message.startswith(f"{NAME}:3: {column} is ")
+
+    @pytest.mark.parametrize(("version", "said"), [("0.1.13", True), ("0.1.16", False), ("0.1.20.post1", False)])
+    def test_an_unknown_activation_counts_where_the_release_matches_it(self, version: str, said: bool) -> None:
+        found = named(one(row(act_type="ActivationType.Sillu"), version=version), "tuned-row-unused")
+        assert bool(found) == said
+
 
 class TestFiles:
     NO_TAG = HEADER.removesuffix(",_tag")
+
+    @pytest.mark.parametrize(
+        ("version", "tag", "words"),
+        [
+            ("0.1.13", "mine", "keeps untagged rows only"),
+            ("0.1.13", "flydsl_fallback", ""),
+            ("0.1.17", "flydsl_fallback", ""),
+            ("0.1.18", "flydsl_fallback", "has no fallback that reads them"),
+            ("0.1.20.post1", "flydsl_fallback", "has no fallback that reads them"),
+            ("0.1.20.post1", "mine", ""),
+        ],
+    )
+    def test_rows_the_tag_filter_drops(self, version: str, tag: str, words: str) -> None:
+        found = named(one(row(), row(token="128", _tag=tag), version=version), "column-layout")
+        assert [f.evidence[0].line for f in found] == ([3] if words else [])
+        assert all(words in f.message for f in found)
 
     @pytest.mark.parametrize(
         ("version", "dropped"), [("0.1.13", True), ("0.1.17", True), ("0.1.16.post4", False), ("0.1.20.post1", False)]
