@@ -2,9 +2,8 @@
 
 A tree is what holds ``aiter/configs``: an installed distribution, a folder, a git checkout or a wheel file. Importing
 AITER would run ``rocminfo``, merge tables into a shared temporary folder and may rewrite the installed CSVs, so this
-module only lists and reads. Nothing is ever written and every read has a size cap. A link to a file outside is followed when
-the file there has the link's own name: installers that link (uv's symlink mode, ``cp -rs``, Nix, Bazel) keep names, and a link
-``x_tuned_fmoe.csv -> /etc/passwd`` stays unread. Folders outside are not entered.
+module only lists and reads. Nothing is ever written and every read has a size cap. What a folder on disk may link to is
+foldertree.py's business, how a wheel is read wheel.py's.
 
 Where things are: a checkout has ``csrc`` and ``hsa`` at its root, an installed wheel under ``aiter_meta``; the file
 ``aiter/install_mode`` says which of the two AITER itself would take (aiter/jit/core.py:447-467, v0.1.20.post1).
@@ -29,7 +28,6 @@ on, or a wheel that unpacks to a thousand times its size, ends here."""
 MAX_NAMES = 200_000
 """Names one listing may return before the folder is taken to be something else."""
 MAX_DEPTH = 24
-LEADS_OUT = "a link to a folder outside the tree"
 
 INSTALL_HINT = "Install AMD's distribution with: pip install --pre amd-aiter; or give --aiter DIR or WHEEL."
 
@@ -143,101 +141,6 @@ class Tree:
         self.csrc_prefix = next((f"{p}csrc" for p in order if self.exists(f"{p}csrc")), "csrc")
 
 
-class FolderTree(Tree):
-    """A tree on disk: installed, a plain folder or a checkout."""
-
-    def __init__(self, root: str, kind: str, found_by: str) -> None:
-        self.root, self.kind, self.found_by = os.path.realpath(root), kind, found_by
-        self.unreadable = []
-        self._inside: dict[str, bool] = {"": True}
-        self._settle()
-
-    def names(self, under: str, suffix: str = "") -> list[str]:
-        under = under.strip("/")
-        if not _plain(under):
-            return []
-        if not self._leads_inside(under):
-            if os.path.isdir(os.path.join(self.root, under)):
-                self._note(under, LEADS_OUT)
-            return []
-        out: list[str] = []
-        self._walk(under, suffix, out, set(), 0)
-        out.sort()
-        return out
-
-    def _walk(self, under: str, suffix: str, out: list[str], seen: set[str], depth: int) -> None:
-        if len(out) > MAX_NAMES or depth > MAX_DEPTH:
-            self._note(under, "too many files or folders to list")
-            return
-        try:
-            with os.scandir(os.path.join(self.root, under)) as entries:
-                for e in entries:
-                    name = f"{under}/{e.name}"
-                    if e.is_dir(follow_symlinks=False):
-                        self._walk(name, suffix, out, seen, depth + 1)
-                    elif not e.is_symlink() or not os.path.isdir(e.path):
-                        if name.endswith(suffix):
-                            out.append(name)
-                    elif not self._leads_inside(name):
-                        self._note(name, LEADS_OUT)
-                    elif (real := os.path.realpath(e.path)) not in seen:
-                        seen.add(real)
-                        self._walk(name, suffix, out, seen, depth + 1)
-        except FileNotFoundError:
-            return
-        except OSError as e:
-            self._note(under, (e.strerror or "cannot be listed").lower())
-
-    def _note(self, name: str, reason: str) -> None:
-        if (name, reason) not in self.unreadable:
-            self.unreadable.append((name, reason))
-
-    def read_bytes(self, name: str, limit: int = MAX_FILE) -> bytes:
-        if not _plain(name):
-            raise FileUnreadable(name, "not a name inside the tree")
-        path = os.path.join(self.root, name)
-        folder = name.rpartition("/")[0]
-        if not self._leads_inside(folder):
-            raise FileUnreadable(name, LEADS_OUT)
-        if os.path.islink(path) and not self._same_file_elsewhere(name):
-            raise FileUnreadable(name, "a link to a file of another name outside the tree")
-        return self._spend(name, read_regular(path, limit, name=name))
-
-    def _leads_inside(self, name: str) -> bool:
-        """Whether ``name``, its links followed, is still below root. Answers are kept: a listing asks per file."""
-        known = self._inside.get(name)
-        if known is None:
-            real = os.path.realpath(os.path.join(self.root, name))
-            known = real == self.root or real.startswith(self.root.rstrip("/") + "/")
-            self._inside[name] = known
-        return known
-
-    def _same_file_elsewhere(self, name: str) -> bool:
-        """Whether the link ``name`` stays inside, ends at nothing or something special (the reading says what), or at a file of its
-        own name."""
-        if self._leads_inside(name):
-            return True
-        path = os.path.join(self.root, name)
-        return not os.path.isfile(path) or os.path.basename(os.path.realpath(path)) == os.path.basename(name)
-
-    def exists(self, name: str) -> bool:
-        if not _plain(name):
-            return False
-        path = os.path.join(self.root, name)
-        if not os.path.exists(path):
-            return False
-        if self._leads_inside(name):
-            return True
-        return not os.path.isdir(path) and self._leads_inside(name.rpartition("/")[0])
-
-    def locate(self, name: str) -> str:
-        return os.path.join(self.root, name)
-
-
-def _plain(name: str) -> bool:
-    return bool(name) and not name.startswith("/") and "\0" not in name and ".." not in name.split("/")
-
-
 def open_tree(spec: str = "auto", *, version: str | None = None, search: Sequence[str] | None = None) -> Tree:
     """The AITER tree that ``spec`` names: ``auto`` (the installed amd-aiter), a folder, a checkout or a wheel file.
 
@@ -285,6 +188,12 @@ def _find(spec: str, search: Sequence[str] | None) -> tuple[Tree, _Candidates]:
     )
 
 
+def _on_disk(root: str, kind: str, found_by: str) -> Tree:
+    from moe_preflight.aiter.foldertree import FolderTree
+
+    return FolderTree(root, kind, found_by)
+
+
 # --- an installed distribution ---------------------------------------------------------------------------------------
 
 
@@ -304,7 +213,7 @@ def _installed(search: Sequence[str]) -> tuple[Tree, _Candidates]:
         if metadata is not None and (found := _from_metadata(place, metadata)):
             return found
         if "aiter" in listing and os.path.isdir(os.path.join(place, "aiter", "configs")):
-            tree = FolderTree(place, "folder", "module folder aiter on the Python path")
+            tree = _on_disk(place, "folder", "module folder aiter on the Python path")
             return tree, _versions(tree)
         if not foreign and (m := next(filter(None, map(_FOREIGN.match, listing)), None)):
             foreign = f"aiter {m['version']} in {place}"
@@ -325,7 +234,7 @@ def _from_metadata(place: str, metadata: str) -> tuple[Tree, _Candidates] | None
         root, found_by = _editable_root(os.path.join(place, metadata)), "editable install of amd-aiter"
     if not root or not os.path.isdir(os.path.join(root, "aiter", "configs")):
         return None
-    tree = FolderTree(root, "installed", found_by)
+    tree = _on_disk(root, "installed", found_by)
     return tree, _versions(tree, os.path.join(place, metadata))
 
 
@@ -364,10 +273,10 @@ def _folder(path: str, spec: str) -> tuple[Tree, _Candidates]:
             raise TreeUnavailable(_no_configs(path, spec), hint="Expected a folder that holds aiter/configs, or a wheel.")
         root = os.path.dirname(real)
     checkout = os.path.exists(os.path.join(root, ".git"))
-    tree = FolderTree(root, *(("checkout", "git checkout") if checkout else ("folder", "folder")))
+    tree = _on_disk(root, *(("checkout", "git checkout") if checkout else ("folder", "folder")))
     if not tree.exists(tree.configs_prefix):
         raise TreeUnavailable(
-            f"--aiter {spec}: aiter/configs is a link that leads out of the folder.", hint="Give the real folder."
+            f"--aiter {spec}: aiter/configs is a link to a folder of another name outside.", hint="Give the real folder."
         )
     try:
         metadata = next((n for n in os.listdir(root) if _METADATA.match(n) and not n.endswith(".egg-link")), None)
@@ -444,4 +353,4 @@ def _git_describe(root: str) -> str:
     return done.stdout.decode("utf-8", "replace").strip() if done.returncode == 0 else ""
 
 
-__all__ = ["INSTALL_HINT", "MAX_FILE", "FolderTree", "Tree", "open_tree", "read_regular"]
+__all__ = ["INSTALL_HINT", "MAX_FILE", "Tree", "open_tree", "read_regular"]

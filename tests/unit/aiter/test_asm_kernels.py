@@ -57,8 +57,8 @@ def test_a_list_that_cannot_be_read_says_nothing_of_its_kernels(tmp_path: Path, 
         other = tmp_path.parent / f"{tmp_path.name}-out"
         other.mkdir()
         for folder in ("fmoe/silu", "fmoe_2stages"):
-            (gfx / folder).rename(other / folder.replace("/", "-"))
-            (gfx / folder).symlink_to(other / folder.replace("/", "-"))
+            (gfx / folder).rename(other / ("moved_" + folder.replace("/", "_")))
+            (gfx / folder).symlink_to(other / ("moved_" + folder.replace("/", "_")))
     broken = asm_lists(open_tree(str(tmp_path)), "gfx942")
     assert broken is not None
     for judge, known in ((judge_one_stage, "a"), (judge_asm_stage1, "s1")):

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from moe_preflight.aiter.tree import LEADS_OUT, Tree, open_tree
+from moe_preflight.aiter.foldertree import LEADS_OUT
+from moe_preflight.aiter.tree import Tree, open_tree
 from moe_preflight.errors import FileUnreadable, InputError, TreeUnavailable, UsageError
 from tests.corpus import corpus, needs_corpus
 
@@ -253,7 +254,7 @@ class TestInsideOnly:
         tree = open_tree(str(tmp_path / "t"))
         assert not [n for n in tree.names("aiter/configs") if "more" in n]
         assert tree.unreadable == [("aiter/configs/more", LEADS_OUT)]
-        with pytest.raises(FileUnreadable, match="folder outside"):
+        with pytest.raises(FileUnreadable, match="another name outside"):
             tree.read_bytes("aiter/configs/more/a.csv")
 
     def test_links_inside_are_followed_and_loops_end(self, tmp_path: Path) -> None:
@@ -264,12 +265,66 @@ class TestInsideOnly:
         assert "aiter/configs/loop/tuned_fmoe.csv" in tree.names("aiter/configs")
         assert tree.read_bytes("aiter/configs/y.csv") == b"a,b\n1,2\n"
 
-    def test_linked_configs_are_refused(self, tmp_path: Path) -> None:
+    @pytest.mark.parametrize("place", ["aiter", "aiter/configs", "aiter/configs/model_configs", "hsa"])
+    @pytest.mark.parametrize("prefix", ["", "x1y2z3-"])
+    def test_folders_an_installer_links_are_entered(self, tmp_path: Path, place: str, prefix: str) -> None:
+        """Nix and Bazel link whole folders, under the name they have."""
+        make(tmp_path / "t")
+        (tmp_path / "t/aiter/configs/model_configs").mkdir(exist_ok=True)
+        (tmp_path / "t/aiter/configs/model_configs/m_tuned_fmoe.csv").write_text("a,b\n")
+        (tmp_path / "t/hsa").mkdir(exist_ok=True)
+        (tmp_path / "t/hsa/list.csv").write_text("c\n")
+        plain = open_tree(str(tmp_path / "t"))
+        listed = {under: plain.names(under) for under in ("aiter/configs", "hsa")}
+        (tmp_path / "store").mkdir()
+        there = tmp_path / "store" / (prefix + place.rpartition("/")[2])
+        (tmp_path / "t" / place).rename(there)
+        (tmp_path / "t" / place).symlink_to(there)
+        tree = open_tree(str(tmp_path / "t"))
+        assert {under: tree.names(under) for under in listed} == listed
+        assert tree.unreadable == []
+        for name in (*listed["aiter/configs"], *listed["hsa"]):
+            assert tree.exists(name)
+            assert tree.read_bytes(name) == (there.parent.parent / "t" / name).read_bytes()
+
+    def test_folders_of_another_name_are_refused(self, tmp_path: Path) -> None:
         make(tmp_path / "real")
+        (tmp_path / "real/aiter/configs").rename(tmp_path / "real/aiter/other")
         (tmp_path / "t/aiter").mkdir(parents=True)
-        (tmp_path / "t/aiter/configs").symlink_to(tmp_path / "real/aiter/configs")
-        with pytest.raises(TreeUnavailable, match="leads out"):
+        (tmp_path / "t/aiter/configs").symlink_to(tmp_path / "real/aiter/other")
+        with pytest.raises(TreeUnavailable, match="another name outside"):
             open_tree(str(tmp_path / "t"))
+
+    def test_inside_a_linked_folder_the_rule_goes_on(self, tmp_path: Path) -> None:
+        make(tmp_path / "t")
+        store = tmp_path / "store/more"
+        store.mkdir(parents=True)
+        (tmp_path / "secret.csv").write_text("s")
+        (tmp_path / "home").mkdir()
+        (tmp_path / "home/b.csv").write_text("s")
+        (store / "a.csv").symlink_to(tmp_path / "secret.csv")
+        (store / "away").symlink_to(tmp_path / "home")
+        (store / "more").symlink_to(store)
+        (tmp_path / "t/aiter/configs/more").symlink_to(store)
+        tree = open_tree(str(tmp_path / "t"))
+        listed = [n for n in tree.names("aiter/configs", ".csv") if "more" in n]
+        assert listed == ["aiter/configs/more/a.csv"], "a loop ends, another name stays out"
+        assert tree.unreadable == [("aiter/configs/more/away", LEADS_OUT)]
+        for name in ("aiter/configs/more/a.csv", "aiter/configs/more/away/b.csv"):
+            with pytest.raises(FileUnreadable, match="another name outside"):
+                tree.read_bytes(name)
+
+    def test_a_link_to_a_large_place_ends(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("moe_preflight.aiter.foldertree.MAX_NAMES", 50)
+        make(tmp_path / "t")
+        big = tmp_path / "usr"
+        big.mkdir()
+        for i in range(60):
+            (big / f"{i}.txt").write_text("")
+        (tmp_path / "t/aiter/configs/usr").symlink_to(big)
+        tree = open_tree(str(tmp_path / "t"))
+        assert tree.names("aiter/configs/usr", ".csv") == []
+        assert tree.unreadable == [("aiter/configs/usr", "too many files or folders to list")]
 
     def test_pipes_are_refused_without_waiting(self, tmp_path: Path) -> None:
         make(tmp_path)
