@@ -147,11 +147,14 @@ def open_basis(
         table_errors=_table_errors(table),
         differences=witness.differences if witness else (),
         pin=pin,
-        looked_up=f"{len(table):,} rows in {len(table.files)} tables of AITER_CONFIG_FMOE"
-        if table is not None and env.get("AITER_CONFIG_FMOE")
-        else "",
+        looked_up=_looked_up(table) if table is not None and env.get("AITER_CONFIG_FMOE") else "",
     )
     return Basis(facts, version or facts_version, table, flydsl, env, multi_arch, witness, tree)
+
+
+def _looked_up(table: TunedTable) -> str:
+    rows, files = table.count, len(table.files)
+    return f"{rows:,} row{'s' * (rows != 1)} in {files} table{'s' * (files != 1)} of AITER_CONFIG_FMOE"
 
 
 _WHOLE_NUMBERS = {
@@ -238,7 +241,7 @@ def _unread(tree: Tree | None, table: TunedTable | None) -> tuple[Unreadable, ..
 
 def _table_errors(table: TunedTable | None) -> tuple[Unreadable, ...]:
     """What AITER raises on the tables, at the file and line that make it do so where one does."""
-    if table is None:  # never `not table`: one without rows is still one
+    if table is None:
         return ()
     at = {p.text: (p.file, p.line or None) for p in reversed(table.problems)}
     return tuple(Unreadable(*at.get(t, ("aiter/configs", None)), t) for t in (table.error, table.conflict) if t)

@@ -91,7 +91,9 @@ class TunedTable:
     _starts: list[int] = field(default_factory=list)
     _shown: dict[int, TunedRow] = field(default_factory=dict)
 
-    def __len__(self) -> int:
+    @property
+    def count(self) -> int:
+        """Rows that were read. No ``len``: a table without rows would be false, and it is not no table."""
         return len(self.act)
 
     def place(self, row: int) -> tuple[TableFile, int]:
@@ -327,7 +329,7 @@ def _groups(table: TunedTable, keys: list[str]) -> list[list[int]]:
             by_rest.setdefault(key[1:], []).extend(held)
         suspects = [held for held in by_rest.values() if len(held) > 1]
     else:
-        suspects = [list(range(len(table)))]
+        suspects = [list(range(table.count))]
         rest = keys
     cells = [_column(table, k) for k in rest]
     out: list[list[int]] = []
@@ -349,7 +351,7 @@ def _column(table: TunedTable, name: str) -> list[Value]:
         case "_tag":
             return [t or "" for t in table.tag]
         case _:
-            return [table.cells(r).get(name, "") for r in range(len(table))]
+            return [table.cells(r).get(name, "") for r in range(table.count)]
 
 
 def _held_twice(table: TunedTable, rules: Rules) -> str:

@@ -107,6 +107,7 @@ def _audit(request: Request) -> tuple[Audit, Basis, list[NotEvaluated], bool]:
     from moe_preflight.engine import plan
     from moe_preflight.errors import Unavailable
     from moe_preflight.evaluate import TargetEvaluation, judged_buckets
+    from moe_preflight.model.cards import id_of
     from moe_preflight.preflight import basis_of, deployment, gap_of, read_models
     from moe_preflight.report.types import NotEvaluated
     from moe_preflight.settings import Tokens
@@ -129,12 +130,11 @@ def _audit(request: Request) -> tuple[Audit, Basis, list[NotEvaluated], bool]:
             elif entry.model is not None and (gap := gap_of(entry.model)) is not None:
                 missing.append(gap)
             elif entry.model is not None:
+                name = id_of(entry.model.id) or entry.model.id  # a bundled card is called what it stands for
                 for split in request.splits:
                     for gpu in request.gpus:
                         engine_plan = plan(entry.model, deployment(request, split, gpu))
-                        audit.add(
-                            entry.model.id, engine_plan, basis.dispatcher(gpu), TargetEvaluation(0, 0, engine_plan, ()).name
-                        )
+                        audit.add(name, engine_plan, basis.dispatcher(gpu), TargetEvaluation(0, 0, engine_plan, ()).name)
     if basis.table is None:
         hint = "pip install 'moe-preflight[aiter]', or --aiter DIR or WHEEL."
         missing.append(NotEvaluated("tuned coverage", basis.facts.missing or "no AITER tree was found", hint))

@@ -54,6 +54,16 @@ def find(repo_id: str, card_dir: str | None = None) -> str | None:
         return None
 
 
+def id_of(path: str) -> str | None:
+    """The id of the card that the file ``path`` is; None for any other file."""
+    folder, name = os.path.split(path)
+    here = directory()
+    known = (
+        here is not None and name.endswith(".json") and os.path.isabs(path) and os.path.realpath(folder) == os.path.realpath(here)
+    )
+    return name.removesuffix(".json").replace("__", "/", 1) if known else None
+
+
 def ids(card_dir: str | None = None) -> list[str]:
     """The ids of all cards, from the file names."""
     folder = card_dir or directory()

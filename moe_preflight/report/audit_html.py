@@ -13,6 +13,7 @@ from typing import Any
 from moe_preflight.report.audit_html_assets import CSS, JS, policy
 from moe_preflight.report.heatmap import common_folder, mark, summary
 from moe_preflight.report.html import esc
+from moe_preflight.report.view import instead
 
 Document = dict[str, Any]
 
@@ -49,7 +50,7 @@ def _head(doc: Document) -> Iterator[str]:
     yield f'<header><h1><span class="badge {verdict}">{verdict}</span> Tuned coverage</h1>'
     yield f'<p class="lead">{esc(summary(doc).partition(": ")[2].partition(": ")[2])}</p><ul class="facts">'
     read = (
-        f"{a['moe_csv_rows']:,} rows in {a['moe_csv_files']:,} MoE tables of <code>{esc(a['root'])}</code>"
+        f"{a['moe_csv_rows']:,} rows in {a['moe_csv_files']:,} MoE tables of <code>{esc(a['root'])}</code>{esc(instead(a))}"
         if a["root"]
         else "no tree read"
     )

@@ -6,8 +6,9 @@ import csv
 import io
 from typing import Any
 
-from moe_preflight.report.heatmap import mark, summary
+from moe_preflight.report.heatmap import common_folder, mark, summary
 from moe_preflight.report.markdown import prose
+from moe_preflight.report.view import instead
 
 Document = dict[str, Any]
 
@@ -24,11 +25,18 @@ def as_csv(doc: Document) -> str:
         + [f"tokens_{b}" for b in doc["buckets"]]
         + ["files"]
     )
+    shorten = common_folder([r["model"] for r in doc["rows"]])
     for r in doc["rows"]:
         key = r["key"] or {}
         cells = [b["tuned"] + ("!" if b["problem"] else "") for b in r["buckets"]] or [""] * len(doc["buckets"])
         files = " ".join(f["file"] for f in r["files"])
-        row = [r["model"], r["layer"], r["count"], *(r["deployment"][c] for c in _DEPLOYMENT), r["backend"]["name"] or "refused"]
+        row = [
+            r["model"][shorten:],
+            r["layer"],
+            r["count"],
+            *(r["deployment"][c] for c in _DEPLOYMENT),
+            r["backend"]["name"] or "refused",
+        ]
         row += [key.get(c, "") for c in _KEY]
         write([_inert(x) for x in [*row, r["decode_hit_pct"], r["prefill_hit_pct"], *cells, files]])
     return out.getvalue()
@@ -42,18 +50,20 @@ def _inert(value: object) -> object:
 def as_markdown(doc: Document) -> str:
     """A table for a job summary: one line a row, the buckets as a row of marks."""
     a = doc["aiter"]
+    tree = f"{a['moe_csv_rows']:,} rows in {a['moe_csv_files']:,} MoE tables{instead(a)}" if a["root"] else "no tree read"
     low = sum(b <= doc["decode_max"] for b in doc["buckets"])
     lines = [
         f"## {doc['verdict'].upper()}: tuned coverage",
         "",
         prose(summary(doc).partition(": ")[2]),
         "",
-        f"AITER {prose(a['version'] or 'version unknown')}. Buckets {', '.join(f'{b:,}' for b in doc['buckets'])}: "
+        f"AITER {prose(a['version'] or 'version unknown')}, {prose(tree)}. Buckets {', '.join(f'{b:,}' for b in doc['buckets'])}: "
         "`#` hit, `+` tier fallback, `.` miss, `x` rejected or raises, `?` not looked up.",
         "",
         "| model | target | decode | prefill | buckets | tables |",
         "|---|---|---:|---:|---|---|",
     ]
+    shorten = common_folder([r["model"] for r in doc["rows"]])
     for r in doc["rows"]:
         marks = "".join(mark(b) for b in r["buckets"])
         cells = (
@@ -62,7 +72,7 @@ def as_markdown(doc: Document) -> str:
         files = ", ".join(prose(f["file"].rpartition("/")[2]) for f in r["files"])
         layer = "" if r["layer"] == "main" else f" ({r['layer']})"
         shares = f"{_pct(r['decode_hit_pct'])} | {_pct(r['prefill_hit_pct'])}"
-        lines.append(f"| {prose(r['model'] + layer)} | {prose(r['target'])} | {shares} | {cells} | {files} |")
+        lines.append(f"| {prose(r['model'][shorten:] + layer)} | {prose(r['target'])} | {shares} | {cells} | {files} |")
     lines += [f"\nNot evaluated: {prose(n['what'])}: {prose(n['why'])} {prose(n['how_to_get_it'])}" for n in doc["not_evaluated"]]
     return "\n".join(lines) + "\n"
 

@@ -96,7 +96,7 @@ def _aiter(a: AiterBasis) -> Document:
         "moe_csv_files": c.moe_files if c else 0,
         "moe_csv_rows": c.moe_rows if c else 0,
         "dispatch_confidence": a.confidence,
-    }
+    } | ({"looked_up": a.looked_up} if a.looked_up else {})
 
 
 def _target(run: Run, t: TargetEvaluation, findings: tuple[Finding, ...], not_evaluated: tuple[NotEvaluated, ...]) -> Document:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from moe_preflight.report.style import OF_VERDICT, PLAIN, Style
-from moe_preflight.report.view import count
+from moe_preflight.report.view import count, instead
 
 Document = dict[str, Any]
 WIDTH = 80
@@ -43,7 +43,11 @@ def _lines(doc: Document, style: Style, quiet: bool, verbose: bool) -> Iterator[
     word = doc["verdict"].upper()
     yield style.paint(word, OF_VERDICT[doc["verdict"]], "bold") + "  " + summary(doc).partition(": ")[2].partition(": ")[2]
     a = doc["aiter"]
-    where = f"{a['moe_csv_rows']:,} rows in {a['moe_csv_files']} MoE tables of {a['root']}" if a["root"] else "no tree read"
+    where = (
+        f"{a['moe_csv_rows']:,} rows in {a['moe_csv_files']} MoE tables of {a['root']}{instead(a)}"
+        if a["root"]
+        else "no tree read"
+    )
     yield from _wrap(f"AITER {a['version'] or 'version unknown'}, dispatch {a['dispatch_confidence']}, {where}", "  ")
     low = [b for b in doc["buckets"] if b <= doc["decode_max"]]
     high = [b for b in doc["buckets"] if b > doc["decode_max"]]

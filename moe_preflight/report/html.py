@@ -70,7 +70,7 @@ def _head(doc: Document) -> Iterator[str]:
     for a in view.aiters(doc):
         read = (
             f"{esc(a['found_by'] or '')} <code>{esc(a['root'])}</code>: {a['csv_rows']:,} rows in {a['csv_files']:,} tables, "
-            f"{a['moe_csv_rows']:,} in {a['moe_csv_files']:,} MoE tables"
+            f"{a['moe_csv_rows']:,} in {a['moe_csv_files']:,} MoE tables{esc(view.instead(a))}"
             if a["root"]
             else "no tree read"
         )

@@ -97,7 +97,11 @@ def _head(doc: Document) -> Iterator[str]:
 
 def _basis(doc: Document) -> Iterator[str]:
     for a in view.aiters(doc):
-        tree = f", {a['moe_csv_rows']:,} rows in {a['moe_csv_files']:,} MoE tables" if a["root"] else ", no tree read"
+        tree = (
+            f", {a['moe_csv_rows']:,} rows in {a['moe_csv_files']:,} MoE tables{prose(view.instead(a))}"
+            if a["root"]
+            else ", no tree read"
+        )
         yield f"- AITER {code(a['version'] or 'version unknown')}{tree}; dispatch {a['dispatch_confidence']}"
     engines = sorted({(t["deployment"]["engine"], t["deployment"]["engine_version"]) for t in view.targets(doc)})
     for engine, version in engines:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from moe_preflight.report.style import OF_SEVERITY, OF_VERDICT, PLAIN, Style
-from moe_preflight.report.view import ENGINE_NAMES, alike, body, router_kernel, target_name, where
+from moe_preflight.report.view import ENGINE_NAMES, alike, body, instead, router_kernel, target_name, where
 from moe_preflight.units import bytes_text
 
 WIDTH = 80
@@ -88,7 +88,7 @@ def _head(doc: Document, style: Style) -> Iterator[str]:
     elif a["root"]:
         yield from _wrap(
             f"AITER {a['version'] or 'version unknown'} ({a['found_by']}, {a['root']}): {a['csv_files']} CSV files with {a['csv_rows']:,} rows, "
-            f"{a['moe_csv_files']} of them MoE with {a['moe_csv_rows']:,}; dispatch {a['dispatch_confidence']}",
+            f"{a['moe_csv_files']} of them MoE with {a['moe_csv_rows']:,}{instead(a)}; dispatch {a['dispatch_confidence']}",
             "  ",
         )
     else:

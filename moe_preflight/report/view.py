@@ -53,6 +53,12 @@ FORGIVEN = {"baseline": "Known", "ignore": "Ignored"}
 """How a gate forgives a finding, and the word for what it forgives so."""
 
 
+def instead(aiter: Document) -> str:
+    """The tables that were looked up where these are not the counted ones, to follow their count; empty where they are."""
+    said = aiter.get("looked_up")
+    return f"; looked up instead: {said}" if said else ""
+
+
 def forgiven(doc: Document, by: str) -> Iterator[tuple[Document, list[Document]]]:
     """What a gate forgives by its ``baseline`` or an ``ignore``: (the first entry, the findings alike and forgiven alike)."""
     groups: dict[tuple[Any, ...], tuple[Document, list[Document]]] = {}

@@ -128,3 +128,26 @@ def test_the_head_counts_in_words_and_stays_in_80_columns(tp: str, words: str) -
     assert words in head[0]
     assert words in done.stderr
     assert max(map(len, head)) <= 80
+
+
+def test_cards_are_called_what_they_stand_for_and_folders_are_said_once(tmp_path: Path) -> None:
+    """No format shows where this package, or a folder of configs, happens to lie."""
+    root = tree(tmp_path / "t", x_tuned_fmoe=table(row()))
+    base = ("--gpu", "mi300x", "--tokens", "1", "--aiter", str(root), "--aiter-version", "0.1.20.post1", "--fail-on", "never")
+    written = {f: tmp_path / f"out.{f}" for f in ("text", "json", "markdown", "html", "csv")}
+    outputs = [x for f, path in written.items() for x in ("--format", f"{f}={path}")]
+    audit("--cards", *base, *outputs)
+    for path in written.values():
+        text = path.read_text()
+        assert "/configs/models/" not in text
+        assert "Qwen3-30B-A3B" in text
+    folder = tmp_path / "mine"
+    folder.mkdir()
+    card = (Path(__file__).parents[2] / "configs/models/Qwen__Qwen3-30B-A3B.json").read_bytes()
+    for name in ("a.json", "b.json"):
+        (folder / name).write_bytes(card)
+    audit(str(folder), *base, *outputs)
+    for f in ("text", "markdown", "csv"):
+        text = written[f].read_text()
+        assert "a.json" in text
+        assert str(folder) not in text.replace(str(root), "")

@@ -282,7 +282,25 @@ def test_a_miss_says_which_tables_were_looked_up(tmp_path: Path) -> None:
     argv = ("check", "--shape", SHAPE, "--aiter", str(tree), *V20, "--gpu", "mi355x")
     _, doc = report(*argv, "--engine-env", f"AITER_CONFIG_FMOE={mine}")
     (evidence,) = next(f for f in doc["findings"] if f["code"] == "MP301")["evidence"]
-    assert (evidence["file"], evidence["text"]) == (str(mine), "1 rows in 1 tables of AITER_CONFIG_FMOE")
+    assert (evidence["file"], evidence["text"]) == (str(mine), "1 row in 1 table of AITER_CONFIG_FMOE")
+    assert doc["aiter"]["looked_up"] == evidence["text"]
+    _, doc = report(*argv)
+    assert "looked_up" not in doc["aiter"]
+
+
+@pytest.mark.parametrize(
+    ("command", "format"),
+    [*(("check", f) for f in ("text", "markdown", "html")), *(("audit", f) for f in ("text", "markdown", "html"))],
+)
+def test_the_count_of_tables_says_when_others_were_looked_up(command: str, format: str, tmp_path: Path) -> None:
+    tree = a_tree(tmp_path, default=f"{TABLE_HEADER}\n{ROW}\n{ROW}\n")
+    mine = tmp_path / "mine.csv"
+    mine.write_text(f"{TABLE_HEADER}\n{ROW}\n")
+    argv = ("--shape", SHAPE, "--aiter", str(tree), *V20, "--gpu", "mi355x", "--format", format)
+    said = "looked up instead: 1 row in 1 table of AITER_CONFIG_FMOE"
+    for env, expected in ({}, False), ({"AITER_CONFIG_FMOE": str(mine)}, True):
+        done = run(command, *argv, env=env)
+        assert (said in " ".join(done.out.replace("\\_", "_").split())) == expected
 
 
 WHEELS: dict[str, bytes | list[tuple[str, bytes]]] = {

@@ -61,7 +61,7 @@ def test_old_releases_refuse_columns_that_differ(version: str, kind: str) -> Non
     t = read(version, ONE, m=table(NEW, row(NEW)))
     assert t.error is not None
     assert t.error.startswith(f"{kind}: Column mismatch between {DEFAULT} and {MODEL_CONFIGS}/m_tuned_fmoe.csv, ['cu_num', ")
-    assert len(t) == 2, "the rows stay readable"
+    assert t.count == 2, "the rows stay readable"
 
 
 def test_a_tag_column_alone_is_no_mismatch_from_0_1_11() -> None:
@@ -133,13 +133,13 @@ def test_an_unreadable_file_is_named_and_the_rest_is_read() -> None:
     t = read("0.1.20.post1", ONE, m=broken)
     assert [(p.file, p.line) for p in t.problems] == [(f"{MODEL_CONFIGS}/m_tuned_fmoe.csv", 3)]
     assert t.error == "ParserError: Error tokenizing data. C error: Expected 25 fields in line 3, saw 26"
-    assert len(t) == 1
+    assert t.count == 1
 
 
 def test_no_default_file_is_what_aiter_says_it_is() -> None:
     t = tuned.load(MemoryTree({}), rules("0.1.20.post1"))
     assert t.error == f"FileNotFoundError: [Errno 2] No such file or directory: '{DEFAULT}'"
-    assert len(t) == 0
+    assert t.count == 0
 
 
 @pytest.mark.parametrize("column", ["topk", "act_type", "cu_num"])
@@ -176,7 +176,7 @@ def test_a_single_missing_file_raises_and_one_of_several_is_skipped(tmp_path: Pa
     alone = given(tmp_path, "0.1.20.post1", None)
     assert alone.error == f"FileNotFoundError: [Errno 2] No such file or directory: '{tmp_path / 'f0.csv'}'"
     pair = given(tmp_path, "0.1.20.post1", None, ONE)
-    assert (pair.error, pair.missing, len(pair)) == (None, [str(tmp_path / "f0.csv")], 1)
+    assert (pair.error, pair.missing, pair.count) == (None, [str(tmp_path / "f0.csv")], 1)
     none = given(tmp_path / "nowhere", "0.1.20.post1", None, None)
     assert none.error is not None
     assert none.error.startswith("FileNotFoundError: No existing config files found in ")
@@ -203,4 +203,11 @@ def test_shipped_trees_load_whole(label: str) -> None:
     models = [p for p in (root / MODEL_CONFIGS).glob("*tuned_fmoe*.csv") if "untuned" not in p.name]
     lines = [x for p in (root / DEFAULT, *models) for x in p.read_text().splitlines()[1:] if x.strip()]
     t = tuned.load(open_tree(str(root)), rules(str(Version.of(label))))
-    assert (len(t.files), len(t), t.problems, t.error, t.conflict) == (len(models) + 1, len(lines), [], None, None)
+    assert (len(t.files), t.count, t.problems, t.error, t.conflict) == (len(models) + 1, len(lines), [], None, None)
+
+
+def test_a_table_without_rows_is_still_a_table() -> None:
+    """Callers ask whether there is a table; that one has no rows must not read as none."""
+    t = tuned.load(MemoryTree({DEFAULT: ONE.splitlines()[0] + "\n"}), rules("0.1.13"))
+    assert t.count == 0
+    assert t
