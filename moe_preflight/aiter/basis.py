@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from moe_preflight.aiter.census import Census, take
 from moe_preflight.aiter.dispatch import Dispatcher
 from moe_preflight.aiter.facts.dispatch_rules import HISTORY, MAIN, is_verified, rules_for
-from moe_preflight.aiter.fingerprint import fingerprint
+from moe_preflight.aiter.fingerprint import Fingerprint, fingerprint
 from moe_preflight.aiter.stage_judge import stage_judge
 from moe_preflight.aiter.tree import Tree, open_tree
 from moe_preflight.aiter.tuned import TunedTable, load
@@ -123,13 +123,15 @@ def open_basis(
     if asked_version is not None and Version.parse(asked_version) is None:
         raise UsageError(f"--aiter-version {asked_version}: not a version.", hint="Expected such as 0.1.20.post1.")
     tree, missing = _tree(spec, asked_version)
-    version, said_by = _version(tree, asked_version, pin)
+    code = fingerprint(tree) if tree is not None else None
+    version, said_by = _version(tree, asked_version, pin, code)
     facts_version = _facts_version(version)
     env = env or {}
     _whole_numbers(env, version or facts_version)
-    witness = hear(tree, version or facts_version) if tree and (tree.has_python or tree.has_sources) else None
+    witness = hear(tree, version or facts_version, code) if tree and (tree.has_python or tree.has_sources) else None
     table = load(tree, witness.rules if witness else rules_for(facts_version), env) if tree and tuned else None
-    census = take(tree) if tree and tuned else None
+    shipped = {} if table is None or env.get("AITER_CONFIG_FMOE") else {f.name: f.csv for f in table.files}
+    census = take(tree, shipped) if tree and tuned else None
     facts = AiterBasis(
         version=version,
         version_from=said_by,
@@ -196,12 +198,11 @@ def _tree(spec: str, asked_version: str | None) -> tuple[Tree | None, str]:
     return tree, ""
 
 
-def _version(tree: Tree | None, asked: str | None, pin: str | None) -> tuple[Version | None, str]:
+def _version(tree: Tree | None, asked: str | None, pin: str | None, code: Fingerprint | None) -> tuple[Version | None, str]:
     if asked is not None:
         return Version.of(asked), "--aiter-version"
     if tree is not None and tree.version is not None:
         return tree.version, tree.version_source
-    code = fingerprint(tree) if tree is not None else None
     if code is not None and code.releases:
         return _named(Version.of(code.releases[-1])), "its dispatch code, which is that release's"
     if pin is not None:

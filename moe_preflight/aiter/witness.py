@@ -12,7 +12,7 @@ from moe_preflight.aiter.ck_facts import CkFacts
 from moe_preflight.aiter.differences import differences, rules_for
 from moe_preflight.aiter.extract import read_facts
 from moe_preflight.aiter.facts.dispatch_rules import Rules, as_the_tree_says, is_verified
-from moe_preflight.aiter.fingerprint import fingerprint
+from moe_preflight.aiter.fingerprint import Fingerprint, fingerprint
 from moe_preflight.aiter.tree import Tree
 from moe_preflight.aiter.version import Version
 
@@ -31,12 +31,13 @@ class Witness:
     differences: tuple[str, ...]
 
 
-def hear(tree: Tree, version: Version) -> Witness:
-    """Read what ``tree`` says of itself, taken to be AITER ``version``. A tree without sources leaves the release's facts."""
+def hear(tree: Tree, version: Version, code: Fingerprint | None = None) -> Witness:
+    """Read what ``tree`` says of itself, taken to be AITER ``version``. A tree without sources leaves the release's facts. ``code`` is
+    the tree's fingerprint, where it was taken already."""
     facts = read_facts(tree)
     said = differences(facts, version)
     said += [f"{what}: not read from the tree, its source is not understood ({why})" for what, why in facts.refused]
-    code = fingerprint(tree)
+    code = code or fingerprint(tree)
     if code is None:
         verified, reason = is_verified(version), "the tree has no Python; gone by its version"
     else:
