@@ -159,9 +159,10 @@ def never_asked(t: Tables) -> Iterator[Finding]:
             if cell in EMPTY:
                 yield found(t, UNUSED_ROW, row, f"{column} is empty, which AITER never asks for: the row is never found.")
             else:
+                said = f"{column} is {row.text(column)!r}, not a number: pandas reads the whole column as text"
                 yield found(
-                    t, UNUSED_ROW, row, f"{column} is {cell!r}, not a number: pandas reads the whole column as text, and AITER finds no row "
-                    "of this table nor of those it merges it with.", severity="error", remedy="Correct the cell.",
+                    t, UNUSED_ROW, row, f"{said}, and AITER finds no row of this table nor of those it merges it with.",
+                    severity="error", remedy="Correct the cell.",
                 )  # fmt: skip
 
 

@@ -83,9 +83,7 @@ def lint_tree(tree: Source, version: Version, table: TunedTable | None = None, w
     if witness is not None:
         t.rules, t.ck = witness.rules, witness.ck
     missing: list[NotEvaluated] = []
-    findings += _checked(t, missing)
-    if table is not None and not table.error:
-        findings += islice(unused.unused_rows(t, table), MAX_FINDINGS)
+    findings += _checked(t, missing, table)
     if not loaded and not others:
         missing.append(NotEvaluated("tuned tables", "the tree holds no tuned fMoE table", "Point at another tree."))
     return Linted(
@@ -118,15 +116,20 @@ def lint_files(named: Mapping[str, bytes | FileUnreadable], version: Version) ->
             loaded.append(file)
     merged = len(loaded) > 1
     t = _tables(version, loaded, [], source=None, asm=None, merged=merged, untuned=UNTUNED_COLUMNS, in_tree=False)
-    findings += _checked(t, missing)
+    findings += _checked(t, missing, None)
     findings += [f for file in loaded for f in _misnamed(t, file)]
     return Linted(_sorted(findings), tuple(missing), len(loaded), sum(len(f.rows) for f in loaded))
 
 
-def _checked(t: Tables, missing: list[NotEvaluated]) -> list[Finding]:
-    """What every check finds, MAX_FINDINGS of each at most; ``missing`` gets a line for each that had more."""
+def _checked(t: Tables, missing: list[NotEvaluated], table: TunedTable | None) -> list[Finding]:
+    """What every check finds, MAX_FINDINGS of each at most; ``missing`` gets a line for each that had more. ``table`` is there to be
+    asked for the rows' own keys."""
+    checks = CHECKS
+    if table is not None and not table.error:
+        asked = table
+        checks = (*CHECKS, lambda tables: unused.unused_rows(tables, asked))
     out: list[Finding] = []
-    for check in CHECKS:
+    for check in checks:
         found = list(islice(check(t), MAX_FINDINGS + 1))
         if len(found) > MAX_FINDINGS:
             what = f"{found[-1].name} findings after the first {MAX_FINDINGS:,}"

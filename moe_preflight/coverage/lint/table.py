@@ -13,6 +13,7 @@ from functools import cached_property, lru_cache
 from moe_preflight.aiter.ck_facts import CkFacts
 from moe_preflight.aiter.csvtable import EMPTY, Csv, Value, typed
 from moe_preflight.aiter.facts.dispatch_rules import Rules
+from moe_preflight.aiter.kernel_names import MAX_NAME
 from moe_preflight.aiter.lookup import FALLBACK_TAG
 from moe_preflight.aiter.tiles import TileVerdict
 from moe_preflight.aiter.tuned import ANY_GFX, GFX_BY_CU, KEY_COLUMNS, Source
@@ -56,8 +57,10 @@ class Row:
         return f"{self.file.name}:{self.line}"
 
     def text(self, column: str) -> str:
-        """The cell as written, without blanks around it; empty when the column is not there."""
-        return self.cells.get(column, "").strip()
+        """The cell as written, without blanks around it; empty when the column is not there. One longer than any kernel's name may be
+        is no value of AITER's, and is told by its beginning."""
+        text = self.cells.get(column, "").strip()
+        return text if len(text) <= MAX_NAME else f"{text[:80]}... ({len(text):,} characters)"
 
     def number(self, column: str) -> int | float | None:
         """The cell as a number, or None."""

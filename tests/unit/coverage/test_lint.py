@@ -387,6 +387,28 @@ class TestKernels:
         assert bool(found) == said
 
 
+class TestBounds:
+    @pytest.mark.parametrize("check", ["unused_rows", "same_key", "kernels"])
+    def test_a_check_that_stops_says_so(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, check: str) -> None:
+        """Whichever check has more to say than is told, the asking of rows' own keys included."""
+        monkeypatch.setattr("moe_preflight.coverage.lint.run.MAX_FINDINGS", 3)
+        bad = {"unused_rows": {"ksplit": ""}, "same_key": {}, "kernels": {"kernelName1": "my_kernel"}}[check]
+        tokens = ["64"] * 5 if check == "same_key" else [str(2**n) for n in range(5)]
+        found = lint(tree(tmp_path, x_tuned_fmoe=table(*(row(token=t, **bad) for t in tokens))))
+        name = {"unused_rows": "tuned-row-unused", "same_key": "duplicate-key", "kernels": "unknown-kernel"}[check]
+        assert len(named(found, name)) == 3
+        assert [n.what for n in found.not_evaluated if name in n.what] == [f"{name} findings after the first 3"]
+
+    @pytest.mark.parametrize("column", [*HEADER.split(","), "gfx"])
+    def test_a_cell_of_megabytes_is_told_by_its_beginning(self, column: str) -> None:
+        header = HEADER if column in HEADER.split(",") else f"gfx,{HEADER}"
+        for cell in ("7" * 2_000_000, "x" * 2_000_000):
+            found = one(row(header=header, **{column: cell}), row(header=header, token="128"), header=header)
+            said = [f.message for f in found.findings] + [e.text for f in found.findings for e in f.evidence]
+            assert max(map(len, said), default=0) < 1_500
+            assert all("characters)" in f.message for f in found.findings if cell[:50] in f.message)
+
+
 class TestFiles:
     NO_TAG = HEADER.removesuffix(",_tag")
 
