@@ -69,6 +69,11 @@ class Request:
     select: tuple[str, ...] = ()
     ignore: tuple[str, ...] = ()
 
+    def reads(self) -> tuple[str, ...]:
+        """The names of what is read, paths or not: models, the AITER tree, and tables that an AITER_CONFIG_* variable names."""
+        tables = (path for name, value in self.aiter_env.items() if name.startswith("AITER_CONFIG") for path in value.split(":"))
+        return (*self.models, self.aiter, *tables)
+
 
 @dataclass(frozen=True, slots=True)
 class Tokens:

@@ -109,6 +109,7 @@ def advise(
         colour=colour,
         quiet=quiet,
         formats=formats,
+        reads=(*request.reads(), basis.facts.root),
         text=lambda doc, style, *, quiet, verbose: as_text(doc["name"], doc["titled"], style, quiet=quiet),
     )
     raise typer.Exit(0 if all(best for _, _, best, _ in blocks) else 1)

@@ -20,6 +20,7 @@ def advisories(
     from moe_preflight.advisories.data import ALL
     from moe_preflight.advisories.listing import as_json, as_text
     from moe_preflight.errors import UsageError
+    from moe_preflight.report.output import write_stdout
 
     if format not in ("text", "json"):
         raise UsageError(f"--format {format}: unknown format.", hint="Expected text or json.")
@@ -29,4 +30,4 @@ def advisories(
         if i not in by_id:
             raise UsageError(f"advisories {i}: no such advisory.", hint="All of them: moe-preflight advisories.")
     chosen = [by_id[i] for i in dict.fromkeys(asked)] or list(ALL)
-    typer.echo(as_json(chosen) if format == "json" else as_text(chosen, details=bool(asked)), nl=False)
+    write_stdout(as_json(chosen) if format == "json" else as_text(chosen, details=bool(asked)), utf8=format == "json")

@@ -125,9 +125,14 @@ def run() -> None:
     try:
         try:
             app(normalise(sys.argv[1:]), prog_name="moe-preflight")
-        except SystemExit:
-            if sys.stdout is not None and not sys.stdout.closed:
-                sys.stdout.flush()  # here, where a full disk can still be told
+        except SystemExit as e:
+            if isinstance(e.__context__, BrokenPipeError):  # click's answer to it is exit 1, which is a finding here
+                raise e.__context__ from None
+            try:
+                if sys.stdout is not None and not sys.stdout.closed:
+                    sys.stdout.flush()  # here, where a full disk can still be told
+            except BrokenPipeError:  # the exit code stays what it was
+                _nowhere()
             raise
     except PreflightError as e:
         fail(e)
@@ -168,7 +173,8 @@ def normalise(argv: list[str]) -> list[str]:
 
 def fail(error: PreflightError) -> None:
     """One clear line: what, where, what to do; then the error's exit code."""
+    from moe_preflight.report.output import say
     from moe_preflight.report.sanitise import clean
 
-    print(f"moe-preflight: error: {clean(str(error))}", file=sys.stderr)
+    say(f"moe-preflight: error: {clean(str(error))}")
     sys.exit(error.exit_code)

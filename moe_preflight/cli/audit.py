@@ -77,7 +77,7 @@ def audit(
     from moe_preflight.report.audit_document import document
     from moe_preflight.report.audit_formats import FORMATS
     from moe_preflight.report.heatmap import render, summary
-    from moe_preflight.report.output import emit, sinks, use_colour
+    from moe_preflight.report.output import emit, say, sinks, use_colour
     from moe_preflight.report.types import exit_code
 
     o.choice(fail_on, "--fail-on", ("error", "warning", "never"))
@@ -92,8 +92,8 @@ def audit(
     )  # fmt: skip
     found, basis, missing, malformed = _audit(request)
     doc = document(found, basis.facts, missing)
-    emit(doc, destinations, colour=colour, quiet=quiet, verbose=verbose, formats=FORMATS, text=render)
-    print(summary(doc), file=sys.stderr)
+    emit(doc, destinations, colour=colour, quiet=quiet, verbose=verbose, formats=FORMATS, text=render, reads=request.reads())
+    say(summary(doc))
     # A row of the matrix counts as a finding of its severity.
     raise typer.Exit(exit_code(found.rows, missing, fail_on=fail_on, malformed=malformed))  # type: ignore[arg-type]
 

@@ -110,6 +110,6 @@ def check(
 
         report = with_environment(report, describe(report))
     doc = clean_document(report.to_dict())
-    emit(doc, destinations, colour=colour, quiet=quiet, verbose=verbose)
+    emit(doc, destinations, colour=colour, quiet=quiet, verbose=verbose, reads=request.reads())
     say(summary(doc))
     raise typer.Exit(report.exit_code(fail_on))

@@ -77,7 +77,7 @@ def compare(
     from moe_preflight.errors import UsageError
     from moe_preflight.report.compare_text import render, summary
     from moe_preflight.report.formats import FORMATS
-    from moe_preflight.report.output import emit, sinks, use_colour
+    from moe_preflight.report.output import emit, say, sinks, use_colour
     from moe_preflight.report.sanitise import clean_document
     from moe_preflight.upgrade import compare as run_compare
 
@@ -132,10 +132,11 @@ def compare(
         )
         for i in (0, 1)
     ]
+    reads = [name for r in requests for name in r.reads()]
     found = run_compare(requests[0], requests[1], progress=lambda n: Progress("comparing", n))
     clean = clean_document(found.to_dict())
-    emit(clean, destinations, colour=colour, quiet=quiet, verbose=verbose, formats=formats, text=render)
-    print(summary(clean), file=sys.stderr)
+    emit(clean, destinations, colour=colour, quiet=quiet, verbose=verbose, formats=formats, text=render, reads=reads)
+    say(summary(clean))
     raise typer.Exit(found.exit_code(fail_on))
 
 

@@ -104,7 +104,8 @@ def apply(context: Any, file: str | None) -> None:
     if any(word == "--gfx" or word.startswith("--gfx=") for word in sys.argv):
         given.pop("gpu", None)  # a GPU by hand stands for the one by name
     if given:
+        from moe_preflight.report.output import say
         from moe_preflight.report.sanitise import clean
 
         context.default_map = {**(context.default_map or {}), **given}
-        print(f"moe-preflight: defaults from {clean(name)}: {', '.join(sorted(given))}", file=sys.stderr)
+        say(f"moe-preflight: defaults from {clean(name)}: {', '.join(sorted(given))}")

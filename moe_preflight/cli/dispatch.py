@@ -99,11 +99,10 @@ def _pair(text: str) -> tuple[str, str]:
 
 
 def _warn(text: str) -> None:
-    import sys
-
+    from moe_preflight.report.output import say
     from moe_preflight.report.sanitise import clean
 
-    print(f"moe-preflight: warning: {clean(text)}", file=sys.stderr)
+    say(f"moe-preflight: warning: {clean(text)}")
 
 
 def _open(keys: str) -> TextIO:
@@ -140,10 +139,10 @@ def _answer_all(source: TextIO, dispatcher: Dispatcher) -> int:
     import json
     import os
     import stat
-    import sys
 
     from moe_preflight.aiter.rawkey import MAX_LINE, answer, reader
     from moe_preflight.errors import KeyFieldError
+    from moe_preflight.report.output import say
 
     read, gfx, bad, number = reader(dispatcher.gfx), dispatcher.gfx, 0, 0
     encode, decode = (
@@ -173,11 +172,11 @@ def _answer_all(source: TextIO, dispatcher: Dispatcher) -> int:
             out = answer(raw, dispatcher.dispatch(key, padded=padded), gfx)
         except KeyFieldError as e:
             bad += 1
-            print(f"moe-preflight: key {number}: {_clean(str(e))}", file=sys.stderr)
+            say(f"moe-preflight: key {number}: {_clean(str(e))}")
             out = {"key": raw, "error": str(e)}
         waiting.append(encode(out) + "\n")
-        if live or len(waiting) >= BATCH:
-            _flush(waiting)
+        if (live or len(waiting) >= BATCH) and not _flush(waiting):
+            return bad
     _flush(waiting)
     return bad
 
@@ -204,12 +203,17 @@ BATCH = 256
 """Answers written at once when the keys come from a file; keys that come live are answered one by one."""
 
 
-def _flush(waiting: list[str]) -> None:
+def _flush(waiting: list[str]) -> bool:
+    """Write what is waiting; False when the reader of stdout has gone, who wants no more."""
     import sys
 
-    sys.stdout.write("".join(waiting))
-    sys.stdout.flush()
+    try:
+        sys.stdout.write("".join(waiting))
+        sys.stdout.flush()
+    except BrokenPipeError:
+        return False
     waiting.clear()
+    return True
 
 
 def _clean(text: str) -> str:

@@ -64,7 +64,7 @@ def gate(
     """
     from moe_preflight.cli.progress import Progress
     from moe_preflight.errors import UsageError
-    from moe_preflight.gate.load import load_baseline, load_gate
+    from moe_preflight.gate.load import baseline_path, load_baseline, load_gate
     from moe_preflight.gate.run import run_gate
     from moe_preflight.gate.spec import only_of
     from moe_preflight.report.files import write_file
@@ -88,14 +88,15 @@ def gate(
         checks = any(h.request.checkpoint for h in loaded.held)
         report = run_gate(loaded, day, known=known, accept_all=write_baseline is not None, progress=bar.at if checks else None)
     doc = clean_document(report.document)
-    emit(doc, destinations, colour=colour, quiet=quiet, verbose=verbose, text=render)
+    reads = (file, baseline_path(loaded), *(name for h in loaded.held for name in h.request.reads()))
+    emit(doc, destinations, colour=colour, quiet=quiet, verbose=verbose, text=render, reads=reads)
     if write_baseline is not None:
         from moe_preflight.gate.baseline import render as baseline_text
 
         if not report.unseen:
             write_file(write_baseline, baseline_text(report.entries).encode())
         say(_about(write_baseline, loaded, report.unseen))
-    print(summary(doc), file=sys.stderr)
+    say(summary(doc))
     raise typer.Exit(report.exit_code())
 
 

@@ -47,7 +47,7 @@ def lint(
     from moe_preflight.report.document import document
     from moe_preflight.report.formats import FORMATS
     from moe_preflight.report.lint_text import render, summary
-    from moe_preflight.report.output import emit, sinks, use_colour
+    from moe_preflight.report.output import emit, say, sinks, use_colour
     from moe_preflight.report.sanitise import clean_document
     from moe_preflight.report.types import exit_code
     from moe_preflight.rules.run import Run
@@ -76,8 +76,8 @@ def lint(
         "rules_from": facts.version_from,
     }
     doc = clean_document(document(Run(Request(), (), facts, ()), findings, found.not_evaluated, (looked,)))
-    emit(doc, destinations, colour=colour, quiet=quiet, verbose=verbose, formats=formats, text=render)
-    print(summary(doc), file=sys.stderr)
+    emit(doc, destinations, colour=colour, quiet=quiet, verbose=verbose, formats=formats, text=render, reads=paths)
+    say(summary(doc))
     raise typer.Exit(exit_code(findings, found.not_evaluated, fail_on=fail_on, malformed=False))
 
 

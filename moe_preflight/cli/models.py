@@ -23,6 +23,7 @@ def models(
     """
     from moe_preflight.errors import UsageError
     from moe_preflight.model.cards import index
+    from moe_preflight.report.output import write_stdout
 
     if format not in ("text", "json"):
         raise UsageError(f"--format {format}: unknown format.", hint="Expected text or json.")
@@ -32,9 +33,9 @@ def models(
     if format == "json":
         import json
 
-        typer.echo(json.dumps({"models": rows}, indent=2, sort_keys=True))
+        write_stdout(json.dumps({"models": rows}, indent=2, sort_keys=True) + "\n", utf8=True)
     else:
-        typer.echo(as_text(rows), nl=False)
+        write_stdout(as_text(rows))
 
 
 def describe(card: Card) -> dict[str, Any]:

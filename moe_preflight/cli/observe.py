@@ -71,7 +71,7 @@ def observe(
     from moe_preflight.cli.rules import every_rule
     from moe_preflight.report.formats import FORMATS
     from moe_preflight.report.observe_text import render, summary
-    from moe_preflight.report.output import emit, sinks, use_colour
+    from moe_preflight.report.output import emit, say, sinks, use_colour
     from moe_preflight.report.sanitise import clean_document
 
     def sarif(doc: dict[str, object]) -> str:
@@ -95,8 +95,17 @@ def observe(
     given = (gfx, cu) if gfx is not None and cu is not None else None
     doc, code = _observe(log, request, given, fail_on)
     clean = clean_document(doc)
-    emit(clean, destinations, colour=colour, quiet=quiet, verbose=verbose, formats=formats, text=render)
-    print(summary(clean), file=sys.stderr)
+    emit(
+        clean,
+        destinations,
+        colour=colour,
+        quiet=quiet,
+        verbose=verbose,
+        formats=formats,
+        text=render,
+        reads=(log, *request.reads()),
+    )
+    say(summary(clean))
     raise typer.Exit(code)
 
 

@@ -41,6 +41,7 @@ def rule(
             close = get_close_matches(code, names, n=1)
             guess = f"Did you mean {close[0]}? " if close else ""
             raise UsageError(f"rule {code}: no such rule.", hint=f"{guess}All of them: moe-preflight rule --all.")
+    from moe_preflight.report.output import write_stdout
     from moe_preflight.report.rule_text import as_json, as_text
 
-    typer.echo(as_json(rules) if format == "json" else as_text(rules), nl=False)
+    write_stdout(as_json(rules) if format == "json" else as_text(rules), utf8=format == "json")

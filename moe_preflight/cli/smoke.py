@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -84,6 +85,7 @@ def smoke(
     """
     from moe_preflight.cli.request import build
     from moe_preflight.preflight import check
+    from moe_preflight.report.apart import keep_apart
     from moe_preflight.smoke.attach import smoke as run
     from moe_preflight.smoke.parent import BACKENDS, SmokeOptions
 
@@ -100,12 +102,13 @@ def smoke(
         aiter_version=aiter_version, tokens=tokens, revision=revision, offline=offline,
     )  # fmt: skip
     report = check(request)
+    keep_apart((output, emit_repro, bundle), (*request.reads(), report.run.aiter.root))
     on_terminal = sys.stderr is not None and sys.stderr.isatty()
     try:
         smoked = run(report, wanted, launch, progress if on_terminal else None)
     finally:
         if on_terminal:
-            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+            progress("")
     _say(smoked, format, output)
     _write_files(smoked, emit_repro, bundle)
     malformed = smoked.report.exit_code("never") == 2
@@ -166,10 +169,12 @@ def _this_gpu(gfx: str | None) -> list[str] | None:
 
 def progress(text: str) -> None:
     """One line on the terminal, over the last one."""
-    print(f"\r\x1b[K{text[:120]}", end="", file=sys.stderr, flush=True)
+    with suppress(OSError, ValueError):
+        print(f"\r\x1b[K{text[:120]}", end="", file=sys.stderr, flush=True)
 
 
 def _say(smoked: Smoked, format: str, output: str | None) -> None:
+    from moe_preflight.report.output import write_stdout
     from moe_preflight.report.sanitise import clean
     from moe_preflight.smoke.bundle import dump, write
     from moe_preflight.smoke.text import lines
@@ -185,12 +190,13 @@ def _say(smoked: Smoked, format: str, output: str | None) -> None:
             said.append(f"error: {clean(str(error))}")
         text = "\n".join(said) + "\n"
     if output is None:
-        sys.stdout.write(text)
+        write_stdout(text)
     else:
         write(output, text)
 
 
 def _write_files(smoked: Smoked, emit_repro: str | None, bundle: str | None) -> None:
+    from moe_preflight.report.output import say
     from moe_preflight.smoke import repro
     from moe_preflight.smoke.bundle import bundle as evidence
     from moe_preflight.smoke.bundle import dump, write
@@ -201,10 +207,10 @@ def _write_files(smoked: Smoked, emit_repro: str | None, bundle: str | None) -> 
         return
     found = repro.worst(smoked.observations, smoked.cases)
     if found is None:
-        print("moe-preflight: --emit-repro: no launch failed, no script written", file=sys.stderr)
+        say("moe-preflight: --emit-repro: no launch failed, no script written")
         return
     case, seen = found
     if why := repro.unfit(case):
-        print(f"moe-preflight: --emit-repro: {why}", file=sys.stderr)
+        say(f"moe-preflight: --emit-repro: {why}")
         return
     write(emit_repro, repro.script(case, seen))

@@ -68,13 +68,13 @@ def tune(
     The keys are those AITER will be asked, after the engine's padding. Buckets that no kernel can serve are left out and
     named: tuning cannot help them.
 
-    Exit codes: 0 nothing at or above --fail-on; 1 buckets no tuning can help; 2 usage, settings or malformed input;
+    Exit codes: 0 nothing at or above --fail-on; 1 buckets no tuning can help, or a split the engine refuses; 2 usage, settings or malformed input;
     3 something asked for could not be looked at.
     """
     from moe_preflight.cli.expand import expand
     from moe_preflight.cli.request import build
     from moe_preflight.report.formats import Renderer, dumps, inert
-    from moe_preflight.report.output import emit, sinks, use_colour
+    from moe_preflight.report.output import emit, say, sinks, use_colour
     from moe_preflight.report.sanitise import clean_document
     from moe_preflight.report.tune_text import render, summary
 
@@ -93,11 +93,11 @@ def tune(
     doc = clean_document(
         _document(request, wanted, basis, missing, next((s.path for s in destinations if s.format == "csv" and s.path), UNTUNED))
     )
-    emit(doc, destinations, colour=colour, quiet=quiet, verbose=verbose, formats=formats, text=render)
+    emit(doc, destinations, colour=colour, quiet=quiet, verbose=verbose, formats=formats, text=render, reads=request.reads())
     if not any(s.format == "text" and s.path is None for s in destinations):
-        print(render(doc, quiet=quiet), end="", file=sys.stderr)
-    print(summary(doc), file=sys.stderr)
-    failed = bool(wanted.hopeless) and fail_on != "never"
+        say(render(doc, quiet=quiet).rstrip("\n"))
+    say(summary(doc))
+    failed = bool(wanted.hopeless or wanted.refused) and fail_on != "never"
     raise typer.Exit(2 if malformed else 1 if failed else 3 if missing else 0)
 
 
@@ -154,7 +154,13 @@ def _document(request: Request, wanted: Wanted, basis: Basis, missing: list[NotE
         "schema_version": 1,
         "kind": "tune",
         "tool": {"name": "moe-preflight", "version": __version__},
-        "verdict": "fail" if wanted.hopeless else "inconclusive" if missing else "warn" if wanted.lines else "pass",
+        "verdict": "fail"
+        if wanted.hopeless or wanted.refused
+        else "inconclusive"
+        if missing
+        else "warn"
+        if wanted.lines or wanted.off
+        else "pass",
         "aiter": {"version": str(basis.facts.version) if basis.facts.version else None, "root": basis.facts.root},
         "columns": list(COLUMNS),
         "rows": [list(line) for line in wanted.lines],

@@ -37,11 +37,13 @@ class Hopeless:
 @dataclass(slots=True)
 class Wanted:
     """``lines`` holds every missed key once, in order of models, then tokens; ``served`` counts buckets that have a row already.
-    ``off`` are (model, target, reason) that never reach AITER, ``unknown`` those whose tables could not be looked at."""
+    ``off`` are (model, target, reason) that never reach AITER, ``refused`` how many of them the engine does not start at all, ``unknown``
+    buckets whose tables could not be looked at."""
 
     lines: dict[Line, None] = field(default_factory=dict)
     hopeless: list[Hopeless] = field(default_factory=list)
     off: list[tuple[str, str, str]] = field(default_factory=list)
+    refused: int = 0
     served: int = 0
     unknown: int = 0
 
@@ -54,6 +56,7 @@ class Wanted:
             if refusal or not layer.backend.on_aiter or p.q_type is None or p.q_dtype_w is None:
                 reason = f"the engine refuses: {refusal}" if refusal else f"{layer.backend.name}: {layer.backend.reason}"
                 self.off.append((model, name, reason))
+                self.refused += bool(refusal)
                 continue
             hopeless: dict[tuple[str, str], list[int]] = {}
             for token, d in _both_ends(key_of(p, dispatcher.rules), dispatcher, buckets):

@@ -115,13 +115,20 @@ def emit(
     stdout: TextIO | None = None,
     formats: Mapping[str, Renderer] = FORMATS,
     text: Callable[..., str] | None = None,
+    reads: Iterable[str | None] = (),
 ) -> None:
     """Write the clean document to every destination. ``colour`` is for text on stdout only; ``quiet`` and ``verbose`` for text anywhere.
-    ``formats`` are the command's own; ``text`` renders its text, as report/text.py render() does the check's.
+    ``formats`` are the command's own; ``text`` renders its text, as report/text.py render() does the check's. ``reads`` is what the run
+    looked at: no destination may be among it, or in its AITER tree.
 
     Everything is rendered before anything is written, all files are written before any takes its place, and stdout is written
-    in any case. Raises OutputError for the first destination that failed.
+    in any case. Raises UsageError for a destination that was read, and OutputError for the first that failed.
     """
+    destinations = tuple(destinations)
+    if any(s.path is not None for s in destinations):
+        from moe_preflight.report.apart import keep_apart
+
+        keep_apart((s.path for s in destinations), (*reads, (doc.get("aiter") or {}).get("root")))
     reports = [
         (s, _render(doc, s, formats, text, colour=colour and s.path is None, quiet=quiet, verbose=verbose)) for s in destinations
     ]
@@ -201,6 +208,6 @@ def _silence(fd: int | None) -> None:
 
 
 def say(line: str) -> None:
-    """One line to stderr. A reader that has gone does not matter: the exit code stays the report's."""
+    """A line, or several, to stderr. A reader that has gone does not matter: the exit code stays the report's."""
     with suppress(OSError, ValueError, AttributeError):
         print(line, file=sys.stderr, flush=True)
