@@ -111,6 +111,9 @@ def _line(key: Key, d: Dispatch, topk: int, gfx: str) -> Line:
 
 def _beyond_help(key: Key, d: Dispatch, dispatcher: Dispatcher) -> tuple[str, str] | None:
     """(why, source) when a tuned row for this key could not help; None when it could, or that cannot be said."""
+    if d.error and d.row is not None:
+        where = f"{d.row.file}:{d.row.line}"
+        return f'the row {where} makes AITER raise "{d.error}": mend or remove it first, a new row would stand beside it', where
     if d.error:
         return f'AITER raises before it takes any kernel: "{d.error}"', "aiter/fused_moe.py"
     if "blockscale-bypass" in d.notes:

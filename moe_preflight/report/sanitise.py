@@ -1,12 +1,13 @@
 """The one sanitiser in front of every format: nothing a config, a table or a hub reply says can move a terminal's cursor.
 
 Control, bidirectional, zero-width, surrogate and otherwise invisible characters are shown escaped (``\\x1b``, ``\\u202e``), a
-string longer than ``MAX_CHARS`` is cut and says so, and what JSON cannot hold (infinities, NaN) becomes null. Each format
-then escapes what is special to itself.
+string longer than ``MAX_CHARS`` is cut and says so, the user and password of a URL are masked, and what JSON cannot hold
+(infinities, NaN) becomes null. Each format then escapes what is special to itself.
 """
 
 from __future__ import annotations
 
+import re
 from math import isfinite
 from typing import Any
 
@@ -30,6 +31,8 @@ def clean(text: str) -> str:
 
     Cleaning twice changes nothing more.
     """
+    if "://" in text and "@" in text:
+        text = re.sub(r"://[^/?#\s]*@", "://***@", text)
     if len(text) <= MAX_CHARS and text.isprintable() and (text.isascii() or _BLANK.isdisjoint(text)):
         return text
     shown = text[:MAX_CHARS].translate(_SHOWN)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -133,3 +134,14 @@ def test_nothing_to_tune_is_no_pass_when_nothing_reaches_aiter(more: tuple[str, 
         got, _, err = started(("tune", "config.json", *more, *AT, "--fail-on", fail_on), room)
         assert got == expected
         assert f"moe-preflight: {word}: 0 keys to tune" in err
+
+
+def test_a_row_that_makes_aiter_raise_is_named_and_the_shape_is_not_blamed(room: Path) -> None:
+    nameless = ROW.replace("moe_ck2stages_gemm1_x", "").replace("moe_ck2stages_gemm2_x", "")
+    (room / TABLE).write_text(f"{TABLE_HEADER}\n{nameless}\n")
+    shape = ("--shape", "experts=64,topk=8,hidden=4096,inter=256")
+    code, out, _ = started(("tune", *shape, *AT, "--engine", "aiter", "--format", "json"), room)
+    assert code == 1
+    (lost,) = json.loads(out)["hopeless"]
+    assert lost["tokens"] == [64]
+    assert "tuned_fmoe.csv:2 makes AITER raise" in lost["reason"]

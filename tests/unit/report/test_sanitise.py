@@ -62,3 +62,17 @@ def test_a_clean_document_is_a_copy() -> None:
     found = clean_document(doc)
     found["a"].append("c")
     assert doc == {"a": ["b"]}
+
+
+@pytest.mark.parametrize("head", ["", "GET ", "x", "("])
+@pytest.mark.parametrize("user", ["u:s3cret@", "s3cret@", "u:s3@s3cret@", ":s3cret@", "u%40:s3cret@"])
+@pytest.mark.parametrize("tail", ["host", "host/a@b", "host:80/x?y=1", "[::1]/", ""])
+def test_the_user_and_password_of_a_url_are_masked(head: str, user: str, tail: str) -> None:
+    shown = clean(f"{head}https://{user}{tail}")
+    assert shown == f"{head}https://***@{tail}"
+    assert clean(shown) == shown
+
+
+@pytest.mark.parametrize("text", ["https://host/a@b", "a@b.c", "owner/name@main", "https://host/?q=a@b", "git+https://x y@z"])
+def test_an_at_sign_elsewhere_stays(text: str) -> None:
+    assert clean(text) == text
