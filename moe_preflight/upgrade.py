@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
-from moe_preflight.aiter.basis import AiterBasis, Basis
+from moe_preflight.aiter.basis import NOBODY, PIN, AiterBasis, Basis
 from moe_preflight.aiter.facts.dispatch_rules import is_verified
 from moe_preflight.aiter.version import Version
 from moe_preflight.coverage.compare import Side, changes, finding, observation
@@ -53,7 +53,7 @@ def compare(old: Request, new: Request, progress: Callable[[int], AbstractContex
     file stands for the built-in facts of that release, which hold no tables.
     """
     sides = [(request, _basis(request)) for request in (old, new)]
-    out = _Collector(sides)
+    out = _Collector(_comparable(sides))
     singles = [replace(new, models=(m,), shapes=()) for m in new.models]
     singles += [replace(new, models=(), shapes=(s,)) for s in new.shapes]
     if progress is None:
@@ -119,9 +119,21 @@ def _basis(request: Request) -> Basis:
     return Basis(facts, version, None, request.flydsl, request.aiter_env, request.multi_arch)
 
 
+def _comparable(sides: list[tuple[Request, Basis]]) -> list[tuple[Request, Basis]]:
+    """The sides without any table where one has none: a kernel a row names against one a heuristic picks is no change of AITER's."""
+    if all(basis.table is not None for _, basis in sides):
+        return sides
+    return [(request, replace(basis, table=None, _dispatchers={})) for request, basis in sides]
+
+
 def _words(request: Request, basis: Basis) -> str:
-    place = basis.facts.root or "built-in facts"
-    return f"{request.engine} {request.engine_version}, AITER {basis.facts.version or 'version unknown'} ({place})"
+    facts = basis.facts
+    place = facts.root or "built-in facts"
+    said = f"{request.engine} {request.engine_version}, AITER {facts.version or 'version unknown'} ({place})"
+    if facts.root and facts.version_from in (PIN, NOBODY):
+        said += f"; it does not say its version, which is taken from {PIN}" if facts.version else "; it does not say its version"
+        said += ": name it with --aiter-version"
+    return said
 
 
 def _missing(sides: list[tuple[Request, Basis]], entries: list[ModelEntry]) -> list[NotEvaluated]:
@@ -134,6 +146,8 @@ def _missing(sides: list[tuple[Request, Basis]], entries: list[ModelEntry]) -> l
     for which, (request, basis) in zip(("old", "new"), sides, strict=True):
         why = basis.facts.missing if basis.table is None else basis.table.error
         if request.tuned and why:
+            if basis.table is None:
+                why += "; without rows on both sides, what AITER chooses by itself is compared"
             hint = "Name a folder or a wheel with --aiter; --no-tuned if tuned rows are not to be compared."
             out.append(NotEvaluated(f"tuned rows of the {which} side", why, hint))
     return out

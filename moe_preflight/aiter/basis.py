@@ -22,6 +22,9 @@ from moe_preflight.errors import TreeUnavailable, UsageError
 from moe_preflight.hardware import Gpu
 
 MAIN_NAME = "main of 2026-08-22"
+PIN = "the engine's pin"
+NOBODY = "nothing said which AITER"
+"""Who said which version it is (AiterBasis.version_from), where the tree did not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,8 +209,8 @@ def _version(tree: Tree | None, asked: str | None, pin: str | None, code: Finger
     if code is not None and code.releases:
         return _named(Version.of(code.releases[-1])), "its dispatch code, which is that release's"
     if pin is not None:
-        return Version.of(pin), "the engine's pin"
-    return None, "nothing said which AITER"
+        return Version.of(pin), PIN
+    return None, NOBODY
 
 
 def _named(version: Version) -> Version:

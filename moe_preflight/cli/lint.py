@@ -110,14 +110,14 @@ def _home(path: str) -> str | None:
 
 
 def _lint_tree(root: str, paths: list[str], asked: str | None) -> tuple[Linted, AiterBasis]:
-    from moe_preflight.aiter.basis import open_basis
+    from moe_preflight.aiter.basis import PIN, open_basis
     from moe_preflight.aiter.facts.dispatch_rules import MAIN
     from moe_preflight.coverage.lint.run import lint_tree
 
     basis = open_basis(root, asked_version=asked, pin=MAIN, tuned=True)
     facts, tree = basis.facts, basis.tree
     assert tree is not None  # a tree named by the user is there, or open_basis raises
-    if facts.version_from == "the engine's pin":  # there is no engine here: nothing said which AITER
+    if facts.version_from == PIN:  # there is no engine here: nothing said which AITER
         facts = replace(facts, version=None, version_from=_NEWEST, confidence="unverified")
     found = lint_tree(tree, basis.version, basis.table, basis.witness)
     if root in paths:

@@ -8,7 +8,7 @@ from typing import Any
 
 from moe_preflight.report.heatmap import common_folder, mark, summary
 from moe_preflight.report.markdown import prose
-from moe_preflight.report.view import instead
+from moe_preflight.report.view import instead, sentence
 
 Document = dict[str, Any]
 
@@ -73,7 +73,10 @@ def as_markdown(doc: Document) -> str:
         layer = "" if r["layer"] == "main" else f" ({r['layer']})"
         shares = f"{_pct(r['decode_hit_pct'])} | {_pct(r['prefill_hit_pct'])}"
         lines.append(f"| {prose(r['model'][shorten:] + layer)} | {prose(r['target'])} | {shares} | {cells} | {files} |")
-    lines += [f"\nNot evaluated: {prose(n['what'])}: {prose(n['why'])} {prose(n['how_to_get_it'])}" for n in doc["not_evaluated"]]
+    lines += [
+        f"\nNot evaluated: {prose(n['what'])}: {prose(sentence(n['why']))} {prose(n['how_to_get_it'])}"
+        for n in doc["not_evaluated"]
+    ]
     return "\n".join(lines) + "\n"
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from moe_preflight.report.style import OF_VERDICT, PLAIN, Style
-from moe_preflight.report.view import target_name
+from moe_preflight.report.view import sentence, target_name
 
 Document = dict[str, Any]
 WIDTH = 80
@@ -55,7 +55,7 @@ def _lines(doc: Document, style: Style, quiet: bool, verbose: bool) -> Iterator[
             yield from _wrap(f"now {o['new']}", "      ", "          ")
     for n in doc["not_evaluated"]:
         yield ""
-        yield from _wrap(f"Not evaluated: {n['what']}: {n['why']} {n['how_to_get_it']}", "", "  ")
+        yield from _wrap(f"Not evaluated: {n['what']}: {sentence(n['why'])} {n['how_to_get_it']}", "", "  ")
 
 
 def _wrap(text: str, first: str, rest: str | None = None) -> list[str]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from moe_preflight.report.style import OF_VERDICT, PLAIN, Style
-from moe_preflight.report.view import count, instead
+from moe_preflight.report.view import count, instead, sentence
 
 Document = dict[str, Any]
 WIDTH = 80
@@ -80,7 +80,7 @@ def _lines(doc: Document, style: Style, quiet: bool, verbose: bool) -> Iterator[
             yield f"  ... and {len(doc['files']) - 12} more: --verbose"
     for n in doc["not_evaluated"]:
         yield ""
-        yield from _wrap(f"Not evaluated: {n['what']}: {n['why']} {n['how_to_get_it']}", "", "  ")
+        yield from _wrap(f"Not evaluated: {n['what']}: {sentence(n['why'])} {n['how_to_get_it']}", "", "  ")
 
 
 def common_folder(ids: list[str]) -> int:

@@ -79,7 +79,7 @@ def _run_cases(doc: Document) -> Iterator[Case]:
     yield from _rule_cases(doc, "moe-preflight", [f for f in doc["findings"] if f["target"] is None])
     yield from _forgiven(doc, "moe-preflight", None)
     for n in doc.get("not_evaluated", ()):
-        message = f"{n['why']} To get it: {n['how_to_get_it']}"
+        message = f"{view.sentence(n['why'])} To get it: {n['how_to_get_it']}"
         yield _case("moe-preflight", f"not evaluated: {n['what']}", "skipped", message, [])
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from moe_preflight.report.style import OF_SEVERITY, OF_VERDICT, PLAIN, Style
+from moe_preflight.report.view import sentence
 
 Document = dict[str, Any]
 WIDTH = 80
@@ -52,7 +53,7 @@ def _lines(doc: Document, style: Style, quiet: bool, verbose: bool) -> Iterator[
             yield f"    ... and {len(found) - SHOWN:,} more: --verbose, or --format json"
     for n in doc["not_evaluated"]:
         yield ""
-        yield from _wrap(f"Not evaluated: {n['what']}: {n['why']}. {n['how_to_get_it']}", "", "  ")
+        yield from _wrap(f"Not evaluated: {n['what']}: {sentence(n['why'])} {n['how_to_get_it']}", "", "  ")
 
 
 def _wrap(text: str, first: str, rest: str | None = None) -> list[str]:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from moe_preflight.report.style import OF_SEVERITY, OF_VERDICT, PLAIN, Style
+from moe_preflight.report.view import sentence
 
 Document = dict[str, Any]
 WIDTH = 80
@@ -78,7 +79,7 @@ def _lines(doc: Document, style: Style, quiet: bool, verbose: bool) -> Iterator[
         yield from _wrap(f"Do: {f['remedy']}", "    ", "        ")
     for miss in doc["not_evaluated"]:
         yield ""
-        yield from _wrap(f"Not evaluated: {miss['what']}: {miss['why']}. {miss['how_to_get_it']}", "", "  ")
+        yield from _wrap(f"Not evaluated: {miss['what']}: {sentence(miss['why'])} {miss['how_to_get_it']}", "", "  ")
 
 
 _SHAPE = (

@@ -87,7 +87,10 @@ def _invocation(doc: Document) -> Document:
     return {
         "executionSuccessful": not missing and not unread,
         "toolExecutionNotifications": [
-            {"level": "warning", "message": {"text": message(f"{n['what']}: {n['why']} To get it: {n['how_to_get_it']}")}}
+            {
+                "level": "warning",
+                "message": {"text": message(f"{n['what']}: {view.sentence(n['why'])} To get it: {n['how_to_get_it']}")},
+            }
             for n in missing
         ],
     }

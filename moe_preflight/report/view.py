@@ -59,6 +59,11 @@ def instead(aiter: Document) -> str:
     return f"; looked up instead: {said}" if said else ""
 
 
+def sentence(text: str) -> str:
+    """``text`` with a full stop, so that another sentence can follow."""
+    return text if text.endswith((".", "!", "?")) else f"{text}."
+
+
 def forgiven(doc: Document, by: str) -> Iterator[tuple[Document, list[Document]]]:
     """What a gate forgives by its ``baseline`` or an ``ignore``: (the first entry, the findings alike and forgiven alike)."""
     groups: dict[tuple[Any, ...], tuple[Document, list[Document]]] = {}

@@ -80,8 +80,30 @@ def test_a_folder_and_the_built_in_facts(trees: tuple[str, str]) -> None:
     """The facts hold no tables: without --no-tuned, tuned coverage was asked for and could not be compared."""
     done = compare(*SHAPE, "--aiter", trees[0], "--aiter", "0.1.20.post1", *V)
     assert done.returncode == 3
-    assert "tuned rows of the new side" in " ".join(done.stdout.split())
+    said = " ".join(done.stdout.split())
+    assert "tuned rows of the new side" in said
+    assert "is compared. Name a folder" in said
     assert compare(*SHAPE, "--aiter", trees[0], "--aiter", "0.1.20.post1", *V, "--no-tuned").returncode == 0
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_a_rows_kernel_is_not_held_against_a_heuristic(trees: tuple[str, str], order: int) -> None:
+    """One release against itself, once with tables and once without: nothing changed, either way."""
+    sides = [trees[0], "0.1.20.post1"][::order]
+    done = compare(*SHAPE, "--aiter", sides[0], "--aiter", sides[1], *V, "--format", "json")
+    assert changes(done) == []
+    assert done.returncode == 3
+    assert "what AITER chooses by itself is compared" in json.loads(done.stdout)["not_evaluated"][0]["why"]
+
+
+def test_a_tree_that_does_not_say_its_version_is_told_of(trees: tuple[str, str]) -> None:
+    engine = ("--shape", "experts=128,topk=8,hidden=4096,inter=192", "--engine", "vllm", "--gpu", "mi300x")
+    told = "it does not say its version, which is taken from the engine's pin: name it with --aiter-version"
+    both = [o["detail"] for o in json.loads(compare(*engine, "--aiter", trees[0], "--aiter", trees[1], "--format", "json").stdout)
+            ["observations"] if o["kind"] == "side"]  # fmt: skip
+    assert [told in x for x in both] == [True, True]
+    done = compare(*engine, "--aiter", trees[0], "--aiter", trees[1], *V, "--format", "json")
+    assert told not in done.stdout
 
 
 def test_two_wheels(trees: tuple[str, str], tmp_path: Path) -> None:
