@@ -74,8 +74,8 @@ def check(
     several requests has them already.
     """
     tokens = Tokens.parse(request.tokens)
+    basis = basis_of(request) if basis is None else basis  # before the models: a refused tree needs no hub
     entries = tuple(read_models(request) if entries is None else entries)
-    basis = basis_of(request) if basis is None else basis
     targets = tuple(_targets(request, entries, basis, tokens))
     checkpoints = tuple(_checkpoints(request, entries, progress)) if request.checkpoint else ()
     run = Run(request, entries, basis.facts, targets, checkpoints)

@@ -67,6 +67,7 @@ def check(
     from moe_preflight.cli.progress import Progress
     from moe_preflight.cli.request import build
     from moe_preflight.errors import UsageError
+    from moe_preflight.model import hub
     from moe_preflight.report.output import emit, say, sinks, use_colour
     from moe_preflight.report.sanitise import clean_document
     from moe_preflight.report.text import summary
@@ -82,10 +83,12 @@ def check(
         tuned=not no_tuned, flydsl=flydsl, multi_arch=multi_arch, tokens=tokens, max_num_batched_tokens=max_num_batched_tokens,
         revision=revision, offline=offline, checkpoint=checkpoint, select=select, ignore=ignore,
     )  # fmt: skip
-    from moe_preflight.preflight import check as run_check
+    with hub.line():
+        hub.call_ahead(request.models, request.revision, request.offline)
+        from moe_preflight.preflight import check as run_check  # loaded while the hub's library loads in its own process
 
-    with Progress("reading safetensors headers") as bar:
-        report = run_check(request, bar.at if checkpoint else None)
+        with Progress("reading safetensors headers") as bar:
+            report = run_check(request, bar.at if checkpoint else None)
     if ask_aiter:
         from moe_preflight.ask.attach import ask_aiter as ask
 

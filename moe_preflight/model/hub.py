@@ -11,8 +11,8 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -152,6 +152,29 @@ def line() -> Iterator[list[Line]]:
         _shared.reset(token)
         for one in own:
             one.hang_up()
+
+
+def call_ahead(models: Iterable[str], revision: str | None, offline: bool) -> None:
+    """Inside ``line()``: start its process now when one of ``models`` looks as if the hub will be asked, so that the library loads while
+    the caller imports and reads. A guess costs nothing but time: what is asked, and whether, is decided when the model is read."""
+    shared = _shared.get()
+    if shared is None or shared or offline or is_offline() or not any(_on_the_hub(m, revision) for m in models):
+        return
+    from moe_preflight.model.hub_line import Line
+
+    shared.append(Line())
+    with suppress(Unreachable):  # the question itself will say so
+        shared[0].dial()
+
+
+def _on_the_hub(model: str, revision: str | None) -> bool:
+    try:
+        check_id(model)
+    except UsageError:
+        return False
+    if os.path.lexists(model):
+        return False
+    return revision is None or not _COMMIT.match(revision) or cached(model, "config.json", revision) is None
 
 
 @contextmanager

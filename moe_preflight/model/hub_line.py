@@ -30,8 +30,15 @@ class Line:
         self._lock = threading.Lock()
         self._child: subprocess.Popen[str] | None = None
         self._reader: threading.Thread | None = None
+        self._loading: SimpleQueue[Answer] | None = None
         self._waiting: dict[int, SimpleQueue[Answer]] = {}
         self._number = 0
+
+    def dial(self) -> None:
+        """Start the child and do not wait for it: the library loads while the caller does something else. Raises Unreachable."""
+        with self._lock:
+            if self._child is None:
+                self._start()
 
     def ask(self, question: Answer, patience: Patience) -> Answer:
         """The answer. Raises Unreachable when there is none in time, and what the child raised."""
@@ -40,6 +47,7 @@ class Line:
                 self._end()
             if self._child is None:
                 self._start()
+            self._await_library()
             self._number += 1
             number = self._number
             box: SimpleQueue[Answer] = SimpleQueue()
@@ -62,7 +70,7 @@ class Line:
 
     def _end(self) -> None:
         child, reader = self._child, self._reader
-        self._child = self._reader = None
+        self._child = self._reader = self._loading = None
         if child is None or reader is None:
             return
         child.kill()
@@ -82,14 +90,18 @@ class Line:
             )  # fmt: skip
         except OSError as e:
             raise Unreachable(f"no process could be started to ask it: {e.strerror or e}") from None
-        ready: SimpleQueue[Answer] = SimpleQueue()
-        self._waiting[0] = ready
+        self._loading = self._waiting[0] = SimpleQueue()
         self._child, self._reader = child, threading.Thread(target=self._listen, args=(child,), daemon=True)
         self._reader.start()
+
+    def _await_library(self) -> None:
+        if self._loading is None:
+            return
         try:
-            failed = ready.get(timeout=START)
+            failed = self._loading.get(timeout=START)
         except Empty:
             failed = {"unreachable": f"huggingface_hub did not load within {START:g} s"}
+        self._loading = None
         if "unreachable" in failed:
             self._end()
             raise Unreachable(str(failed["unreachable"]))

@@ -299,3 +299,57 @@ def test_many_models_share_one_process(tmp_path: Path) -> None:
         env = {**os.environ, "HF_ENDPOINT": url, "HF_HOME": str(tmp_path / "hf"), "HF_HUB_OFFLINE": "0"}
         done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (0, "1\n", "")
+
+
+AHEAD = """
+import json, os, subprocess, sys
+from moe_preflight.model import hub, hub_line
+started = []
+begin = subprocess.Popen
+hub_line.subprocess.Popen = lambda *a, **k: started.append(1) or begin(*a, **k)
+models, revision, offline, read = json.loads(sys.argv[1])
+with hub.line():
+    hub.call_ahead(models, revision, offline)
+    ahead = len(started)
+    if read:
+        from moe_preflight.model.source import load
+        for m in models:
+            load(m, revision=revision)
+try:
+    os.waitpid(-1, os.WNOHANG)
+    raise SystemExit("a child is left")
+except ChildProcessError:
+    print(ahead, len(started))
+"""
+
+
+@pytest.mark.parametrize(
+    ("models", "revision", "offline", "read", "said"),
+    [
+        (["org/m"], None, False, True, "1 1"),
+        (["here", "org/m"], None, False, False, "1 1"),
+        (["org/m"], "b" * 40, False, False, "1 1"),
+        (["org/m"], COMMIT, False, True, "0 0"),  # in the cache, and a commit does not change
+        (["org/m"], None, True, False, "0 0"),
+        (["here", "-", "./gone", "a/b/c.json", ""], None, False, False, "0 0"),
+    ],
+)
+def test_the_process_starts_before_it_is_asked(
+    tmp_path: Path, models: list[str], revision: str | None, offline: bool, read: bool, said: str
+) -> None:
+    """One process, started early where the hub will be asked, and none where it will not; it is gone at the end, asked or not."""
+    (tmp_path / "here").mkdir()
+    (tmp_path / "here" / "config.json").write_text(json.dumps(MIXTRAL))
+    held = tmp_path / "hf" / "hub" / "models--org--m"
+    (held / "snapshots" / COMMIT).mkdir(parents=True)
+    (held / "snapshots" / COMMIT / "config.json").write_bytes(BODY)
+    (held / ".no_exist" / COMMIT).mkdir(parents=True)
+    (held / ".no_exist" / COMMIT / "hf_quant_config.json").touch()
+    keep = {k: v for k, v in os.environ.items() if not k.startswith(("HF_", "HUGGING", "TRANSFORMERS_"))}
+    with serving(honest) as url:
+        done = subprocess.run(
+            [sys.executable, "-c", AHEAD, json.dumps([models, revision, offline, read])], cwd=tmp_path, text=True, capture_output=True,
+            env={**keep, "HF_ENDPOINT": url, "HF_HOME": str(tmp_path / "hf"), "PYTHONPATH": os.pathsep.join(sys.path)},
+            timeout=60, check=False,
+        )  # fmt: skip
+    assert (done.returncode, done.stdout.strip(), done.stderr) == (0, said, "")
