@@ -28,14 +28,21 @@ def main() -> None:
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's: it hangs up
     _bound_files()
-    _library()
     lock = threading.Lock()
     questions: SimpleQueue[dict[str, Any]] = SimpleQueue()
+    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)  # a library that prints does not print between the answers
 
     def say(answer: dict[str, Any]) -> None:
         with lock:
-            sys.stdout.write(json.dumps(answer) + "\n")
-            sys.stdout.flush()
+            answers.write(json.dumps(answer) + "\n")
+            answers.flush()
+
+    try:
+        _library()
+    except Exception as e:  # a variable of its own it cannot read, half an installation
+        say({"number": 0, "unreachable": f"huggingface_hub cannot be loaded: {type(e).__name__}: {e}"[:300]})
+        return
 
     def work() -> None:
         while True:

@@ -116,7 +116,10 @@ class Line:
     def _listen(self, child: subprocess.Popen[str]) -> None:
         assert child.stdout is not None
         for line in child.stdout:
-            answer = json.loads(line)
+            try:
+                answer = json.loads(line)
+            except ValueError:  # cut off in the middle, or no answer at all
+                break
             box = self._waiting.pop(answer["number"], None)
             if box is not None:
                 box.put(answer)

@@ -353,3 +353,26 @@ def test_the_process_starts_before_it_is_asked(
             timeout=60, check=False,
         )  # fmt: skip
     assert (done.returncode, done.stdout.strip(), done.stderr) == (0, said, "")
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "model"),
+    [
+        ("HF_HUB_DOWNLOAD_TIMEOUT", "", "IFM/K2-Horizon-375B-A23B"),
+        ("HF_HUB_DOWNLOAD_TIMEOUT", "zz", "a/b"),
+        ("HF_HUB_ETAG_TIMEOUT", "1e3", "a/b"),
+    ],
+)
+def test_a_library_that_does_not_load_is_said_at_once(name: str, value: str, model: str, tmp_path: Path) -> None:
+    """huggingface_hub gives these variables to int() as it is imported, and prints on stdout before it raises."""
+    begun = time.monotonic()
+    done = subprocess.run(
+        [sys.executable, "-m", "moe_preflight", "check", model, "--tp", "8", "--gpu", "mi300x", "--no-tuned", "--aiter-version", "0.1.20"],
+        env={**os.environ, name: value, "HF_HOME": str(tmp_path), "HF_ENDPOINT": "http://127.0.0.1:9"},
+        capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert time.monotonic() - begun < START_UP
+    assert "Traceback" not in done.stderr
+    said = " ".join((done.stdout + done.stderr).split())
+    assert "huggingface_hub cannot be loaded: ValueError" in said
+    assert done.returncode == (3 if model == "a/b" else 0)
