@@ -119,9 +119,9 @@ class Dispatcher:
             choice = choose(ask)
             block_m, ksplit = _whole(choice.block_m), _whole(choice.ksplit)
         except AiterRaises as e:
-            return self._failed(key, str(e), token, q, tuned, row)
+            return self._failed(key, self._loads() or str(e), token, q, tuned, row)
         except (ZeroDivisionError, KeyError, ValueError, OverflowError) as e:
-            return self._failed(key, f"{type(e).__name__}: {e}", token, q, tuned, row)
+            return self._failed(key, self._loads() or f"{type(e).__name__}: {e}", token, q, tuned, row)
         if found is not None and row is not None:
             self._remark(slot, q, row, choice, notes)
         return Dispatch(
@@ -138,9 +138,13 @@ class Dispatcher:
             row=None if row is None or self.table is None else self.table.tuned_row(row),
             rows=self._rows(slot),
             confidence=self.confidence,
-            error=None if self.table is None else self.table.error,
+            error=self._loads(),
             notes=tuple(notes),
         )
+
+    def _loads(self) -> str | None:
+        """What AITER raises on its tables, which it reads before it looks at anything else."""
+        return None if self.table is None else self.table.error
 
     def _lookup_key(self, token: int, q: Asked) -> LookupKey:
         n = self._names

@@ -428,3 +428,11 @@ def test_newer_aiter_takes_flydsl_for_granted() -> None:
 
 def test_a_new_layout_gfx_column_is_read() -> None:
     assert rowed("0.1.20", header=NEW).tuned == "hit"
+
+
+@pytest.mark.parametrize("key", [BF16, replace(BF16, expert=0, topk=0), replace(FP8, topk=0, expert=0)])
+def test_tables_are_read_before_anything_is_counted(key: Key) -> None:
+    """Whatever a key would raise in the heuristics, a table AITER cannot load is what it raises on."""
+    d = ask("0.1.20", key, text="token\n")
+    assert d.error is not None
+    assert d.error.startswith("KeyError: ")
