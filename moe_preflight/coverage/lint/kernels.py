@@ -10,6 +10,7 @@ from moe_preflight.aiter.ck_facts import CkFacts
 from moe_preflight.aiter.dtypes import ACTS, QUANTS, SHORT
 from moe_preflight.aiter.entry import QUANT_REMAP
 from moe_preflight.aiter.facts.dispatch_opus import LEGACY_NAME, OPUS
+from moe_preflight.aiter.flydsl import is_listed
 from moe_preflight.aiter.kernel_names import KernelName, parse
 from moe_preflight.aiter.opus import is_kernel
 from moe_preflight.aiter.tiles import TileVerdict, judge_stage
@@ -106,6 +107,8 @@ def _unknown(t: Tables, row: Row, stage: int, k: KernelName) -> tuple[str, str] 
         return None
     if k.kind in ("asm-1stage", "asm-stage1"):
         return _unknown_asm(t, row, k)
+    if k.kind == "flydsl" and t.registry and is_listed(t.version, k.text) is False:
+        return f'is no FlyDSL kernel of AITER {t.version}, which raises "Invalid FlyDSL kernel name" when it runs', "error"
     if k.kind == "opus" and stage == 2:
         table = OPUS.get(t.rules.opus)
         if not is_kernel(table, k.text) and k.text != LEGACY_NAME:

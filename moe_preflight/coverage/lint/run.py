@@ -81,7 +81,7 @@ def lint_tree(tree: Source, version: Version, table: TunedTable | None = None, w
         version, loaded, others, source=tree, asm=_asm_lists(tree), merged=len(wanted) > 1, untuned=_untuned(tree), in_tree=True
     )
     if witness is not None:
-        t.rules, t.ck = witness.rules, witness.ck
+        t.rules, t.ck, t.registry = witness.rules, witness.ck, t.registry and witness.verified
     missing: list[NotEvaluated] = []
     findings += _checked(t, missing, table)
     if not loaded and not others:
@@ -146,8 +146,11 @@ def _tables(
     for f in (*loaded, *others):
         f.rows = rows_of(f, start)
         start += len(f.rows)
-    confidence = "read" if is_verified(version) else "unverified"
-    return Tables(version, rules_for(version), loaded, others, merged, untuned, source, asm, in_tree, confidence)
+    known = is_verified(version)
+    return Tables(
+        version, rules_for(version), loaded, others, merged, untuned, source, asm, in_tree, "read" if known else "unverified",
+        registry=known,
+    )  # fmt: skip
 
 
 def _is_moe(data: bytes) -> bool:

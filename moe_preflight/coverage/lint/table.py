@@ -145,6 +145,8 @@ class Tables:
     confidence: str = "read"
     ck: CkFacts | None = None
     """CK's tables as the tree's own sources have them; None: the built-in ones of the release."""
+    registry: bool = True
+    """Is the release one whose FlyDSL kernels were listed? Of another, and of a tree whose code is none of them, no name is unknown."""
     judged: dict[tuple[object, ...], TileVerdict] = field(default_factory=dict)
     """CK's word on kernels already asked about: many rows share a question."""
 

@@ -324,20 +324,21 @@ class TestKernels:
         assert all(said in m for m in found)
 
     @pytest.mark.parametrize(
-        ("version", "dtype", "tile", "block_m", "ok"),
+        ("version", "name", "block_m", "ok"),
         [
-            ("0.1.12", "fp4", 16, "32", True),
-            ("0.1.12.post1", "fp4", 16, "16", False),
-            ("0.1.12", "int4", 16, "16", True),
-            ("0.1.12", "fp4", 64, "32", False),
-            ("0.1.16", "fp8", 16, "16", True),
-            ("0.1.16", "fp8", 16, "32", True),
-            ("0.1.20.post1", "fp8", 16, "16", True),
-            ("0.1.20.post1", "fp8", 16, "32", False),
+            ("0.1.12", "afp4_wfp4_bf16_t16x128x256_w3", "32", True),
+            ("0.1.12.post1", "afp4_wfp4_bf16_t16x128x256_w3", "16", False),
+            ("0.1.14", "abf16_wint4_bf16_t16x128x256", "16", True),
+            ("0.1.14", "abf16_wint4_bf16_t16x128x256", "32", False),
+            ("0.1.12", "afp4_wfp4_bf16_t64x128x256_w3", "32", False),
+            ("0.1.19.post1", "afp8_wfp4_bf16_t16x128x256_w3_gui", "16", True),
+            ("0.1.19.post1", "afp8_wfp4_bf16_t16x128x256_w3_gui", "32", True),
+            ("0.1.20.post1", "afp8_wfp4_bf16_t16x128x256_w3_gui", "16", True),
+            ("0.1.20.post1", "afp8_wfp4_bf16_t16x128x256_w3_gui", "32", False),
         ],
     )
-    def test_a_small_flydsl_stage_1(self, version: str, dtype: str, tile: int, block_m: str, ok: bool) -> None:
-        name = f"flydsl_moe1_afp4_w{dtype}_bf16_t{tile}x128x256_w3"
+    def test_a_small_flydsl_stage_1(self, version: str, name: str, block_m: str, ok: bool) -> None:
+        name = f"flydsl_moe1_{name}"
         fs = named(one(row(kernelName1=name, block_m=block_m), version=version), "block-m-mismatch")
         assert ("kernelName1" in " ".join(f.message for f in fs)) != ok
 
@@ -385,6 +386,25 @@ class TestKernels:
     def test_an_unknown_activation_counts_where_the_release_matches_it(self, version: str, said: bool) -> None:
         found = named(one(row(act_type="ActivationType.Sillu"), version=version), "tuned-row-unused")
         assert bool(found) == said
+
+    @pytest.mark.parametrize(
+        ("version", "name", "known"),
+        [
+            ("0.1.20.post1", "flydsl_moe1_afp8_wfp4_bf16_t32x64x256_w3_gui_kw2_fp8", True),
+            ("0.1.20.post1", "flydsl_moe1_afp8_wfp4_bf16_t32x64x256_w3_kw2_fp8", False),  # no gui
+            ("0.1.20.post1", "flydsl_moe1_afp8_wfp4_bf16_t32x96x256_w3_gui", False),  # no such tile
+            ("0.1.16", "flydsl_moe1_afp8_wfp4_bf16_t32x64x256_w3_gui_kw2_fp8", False),  # kw came with v0.1.17
+            ("0.1.15.post3", "flydsl_moe2_afp4_wfp4_bf16_t32x128x128_atomic", False),  # its own tables name it
+            ("0.1.16", "flydsl_moe2_afp4_wfp4_bf16_t32x128x128_atomic", True),
+            ("0.1.26", "flydsl_moe2_afp4_wfp4_bf16_t32x96x128_atomic", True),  # a release that was not read may have it
+            ("0.1.10.post3", "flydsl_moe2_afp4_wfp4_bf16_t32x96x128_atomic", True),  # before FlyDSL
+        ],
+    )
+    def test_a_flydsl_kernel_the_release_does_not_have(self, version: str, name: str, known: bool) -> None:
+        column = f"kernelName{name[10]}"
+        found = [f for f in named(one(row(**{column: name}), version=version), "unknown-kernel") if name in f.message]
+        assert [f.severity for f in found] == ([] if known else ["error"])
+        assert all("Invalid FlyDSL kernel name" in f.message for f in found)
 
 
 class TestBounds:

@@ -1,0 +1,136 @@
+"""Which FlyDSL kernels a release has under a name: the registry get_flydsl_kernel_params looks in.
+
+Asked of AITER itself: the registry (``_KERNEL_PARAMS`` of aiter/ops/flydsl/moe_kernels.py) was listed at every tag from v0.1.11,
+the first with FlyDSL, to main of 2026-08-22; it is the same on gfx942 and gfx950. The lines below, multiplied out, are those
+lists exactly: 66 names in v0.1.11, 4,905 in v0.1.20. The names of the layout and MXFP4 kernels (``flydsl_moe2_layout_``,
+``flydsl_mxmoe_``) are taken apart by rules instead and are not listed.
+"""
+
+from __future__ import annotations
+
+STATES: tuple[tuple[str, str], ...] = (
+    ("0.1.11", "A"), ("0.1.12", "B"), ("0.1.13-rc1", "C"), ("0.1.13-rc4", "D"), ("0.1.13", "C"), ("0.1.13.post1", "D"),
+    ("0.1.16", "E"), ("0.1.16.post1", "F"), ("0.1.17-rc0", "G"), ("0.1.19", "H"), ("0.1.19.post1", "I"), ("0.1.20", "J"),
+)  # fmt: skip
+"""First release of each state of the registry; v0.1.13 was cut before its own rc4."""
+
+SUFFIXES: tuple[tuple[str, str], ...] = (
+    ("0.1.11", r"\Z"),
+    ("0.1.12", r"(?:_fq)?(?:_sbm[0-9]+)?\Z"),
+    ("0.1.13-rc1", r"(?:_fp4)?(?:_fp8)?(?:_sbm[0-9]+)?\Z"),
+    ("0.1.17-rc0", r"(?:_kw[0-9]+)?(?:_fp4)?(?:_fp8)?(?:_sbm[0-9]+)?\Z"),
+)
+"""What may follow a listed name (_SUFFIX_RE of the same file)."""
+
+NAMES: tuple[tuple[str, int, str, str, str], ...] = (
+    ("HI", 1, "abf16_wfp4_bf16 abf16_wfp4_f16",
+        "32x128x256 64x128x256 64x256x256 128x128x256 128x256x256",
+        "[w2|w3|w4] [bnt0] [xcd4]"),
+    ("HI", 1, "abf16_wfp4_bf16 abf16_wfp4_f16",
+        "32x32x256 32x64x256",
+        "[w2|w3|w4] [bnt0] [xcd4] [kw2|kw4]"),
+    ("J", 1, "abf16_wfp4_bf16 abf16_wfp4_f16",
+        "32x64x128 32x128x128 32x128x256 64x128x128 64x128x256 64x256x128 64x256x256 128x128x128 128x128x256 "
+        "128x256x128 128x256x256",
+        "[w2|w3|w4] [bnt0] [xcd1|xcd4]"),
+    ("J", 1, "abf16_wfp4_bf16 abf16_wfp4_f16",
+        "32x32x128 32x32x256 32x64x256",
+        "[w2|w3|w4] [bnt0] [xcd1|xcd4] [kw2|kw4]"),
+    ("DEFGHI", 1, "abf16_wint4_bf16 abf16_wint4_f16",
+        "16x64x128 16x64x256 16x128x128 16x128x256 32x64x128 32x64x256 32x128x128 32x128x256 64x64x128 "
+        "64x64x256 64x128x128 64x128x256 128x64x128 128x64x256 128x128x128 128x128x256",
+        "[kb14|kb2|kb4|kb7]"),
+    ("J", 1, "abf16_wint4_bf16 abf16_wint4_f16",
+        "16x64x128 16x128x128 16x128x256 32x64x128 32x128x128 32x128x256 64x64x128 64x128x128 64x128x256 "
+        "128x64x128 128x64x256 128x128x128 128x128x256",
+        "[bnt0]"),
+    ("J", 1, "abf16_wint4_bf16 abf16_wint4_f16",
+        "64x64x256",
+        "[bnt0] [kw2]"),
+    ("J", 1, "abf16_wint4_bf16 abf16_wint4_f16",
+        "16x64x256 32x64x256",
+        "[bnt0] [kw2|kw4]"),
+    ("J", 1, "abf16_wint4_bf16 abf16_wint4_f16",
+        "64x32x256 128x32x128",
+        "[bnt0] kw2"),
+    ("J", 1, "abf16_wint4_bf16 abf16_wint4_f16",
+        "16x32x128 16x32x256 32x32x128 32x32x256 64x32x128",
+        "[bnt0] kw2|kw4"),
+    ("J", 1, "abf16_wint4_bf16 abf16_wint4_f16",
+        "16x16x128 16x16x256 32x16x128 32x16x256 64x16x128",
+        "[bnt0] kw4"),
+    ("CDEFGHIJ", 1, "afp16_wfp4_bf16 afp16_wfp4_f16",
+        "32x128x256 64x128x256 64x256x256 128x128x256 128x256x256",
+        "[w2|w3|w4] [bnt0] [xcd4]"),
+    ("CDEF", 1, "afp16_wfp4_bf16 afp16_wfp4_f16 afp4_wfp4_bf16 afp4_wfp4_f16",
+        "32x32x256 32x64x256",
+        "[w2|w3|w4] [bnt0] [xcd4]"),
+    ("GHIJ", 1, "afp16_wfp4_bf16 afp16_wfp4_f16 afp4_wfp4_bf16 afp4_wfp4_f16",
+        "32x32x256 32x64x256",
+        "[w2|w3|w4] [bnt0] [xcd4] [kw2|kw4]"),
+    ("A", 1, "afp16_wfp4_bf16 afp16_wfp4_f16 afp4_wfp4_bf16 afp4_wfp4_f16 afp8_wfp4_bf16 afp8_wfp4_f16",
+        "16x256x256 32x256x256 64x256x256",
+        ""),
+    ("B", 1, "afp16_wfp4_bf16 afp16_wfp4_f16 afp4_wfp4_bf16 afp4_wfp4_f16 afp8_wfp4_bf16 afp8_wfp4_f16",
+        "16x32x256 16x64x256 16x128x256 32x32x256 32x64x256 32x128x256 64x64x256 64x128x256 128x64x256 "
+        "128x128x256",
+        "[w2|w3|w4] [bnt0]"),
+    ("B", 1, "afp16_wfp4_bf16 afp16_wfp4_f16 afp4_wfp4_bf16 afp4_wfp4_f16 afp8_wfp4_bf16 afp8_wfp4_f16",
+        "16x32x256 16x64x256 16x128x256 32x32x256 32x64x256 32x128x256 64x64x256 64x128x256 128x64x256 "
+        "128x128x256",
+        "w3 kb14|kb2|kb4|kb7 [bnt0] [go]"),
+    ("CDEFGHIJ", 1, "afp4_wfp4_bf16 afp4_wfp4_f16",
+        "32x128x256 64x64x256 64x128x256 128x64x256 128x128x256",
+        "[w2|w3|w4] [bnt0] [xcd4]"),
+    ("CDEFGHIJ", 1, "afp4_wfp4_bf16 afp4_wfp4_f16",
+        "32x32x256 32x64x256 32x128x256",
+        "w3 kb14|kb2|kb4|kb7 [bnt0] [go] [xcd4]"),
+    ("CDEF", 1, "afp8_wfp4_bf16 afp8_wfp4_f16",
+        "32x64x256",
+        "[w2|w3|w4] [bnt0] gui [xcd4]"),
+    ("CDEFGHIJ", 1, "afp8_wfp4_bf16 afp8_wfp4_f16",
+        "32x32x256 32x128x256 64x128x256 64x256x256 128x128x256 128x256x256",
+        "[w2|w3|w4] [bnt0] gui [xcd4]"),
+    ("IJ", 1, "afp8_wfp4_bf16 afp8_wfp4_f16",
+        "16x128x256 16x256x256",
+        "[w2|w3|w4] [bnt0] gui [xcd4]"),
+    ("GHIJ", 1, "afp8_wfp4_bf16 afp8_wfp4_f16 afp8_wfp8_bf16 afp8_wfp8_f16",
+        "32x64x256",
+        "[w2|w3|w4] [bnt0] gui [xcd4] [kw2|kw4]"),
+    ("F", 1, "afp8_wfp8_bf16 afp8_wfp8_f16",
+        "32x64x256",
+        "[w2|w3|w4] [bnt0] gui [xcd4]"),
+    ("FGHIJ", 1, "afp8_wfp8_bf16 afp8_wfp8_f16",
+        "32x32x256 32x128x256 64x128x256 64x256x256 128x128x256 128x256x256",
+        "[w2|w3|w4] [bnt0] gui [xcd4]"),
+    ("HIJ", 2, "abf16_wfp4_bf16 abf16_wfp4_f16",
+        "16x128x128 16x128x256 16x256x128 16x256x256 32x128x128 32x128x256 32x256x128 32x256x256 64x128x128 "
+        "64x128x256 64x256x128 64x256x256 128x128x128 128x128x256 128x256x128 128x256x256",
+        "atomic|reduce [bnt2] [xcd4] [persist]"),
+    ("DEFGHI", 2, "abf16_wint4_bf16 abf16_wint4_f16",
+        "16x128x128 16x128x256 32x128x128 32x128x256 64x128x128 64x128x256 128x128x128 128x128x256",
+        "atomic [persist]"),
+    ("J", 2, "abf16_wint4_bf16 abf16_wint4_f16",
+        "16x128x128 16x128x256 32x128x128 32x128x256 64x128x128 64x128x256 128x128x128 128x128x256",
+        "atomic"),
+    ("A", 2, "afp16_wfp4_bf16 afp16_wfp4_f16 afp4_wfp4_bf16 afp4_wfp4_f16 afp8_wfp4_bf16 afp8_wfp4_f16",
+        "32x128x256 32x256x256 64x128x256 64x256x256",
+        "atomic|reduce"),
+    ("B", 2, "afp16_wfp4_bf16 afp16_wfp4_f16 afp4_wfp4_bf16 afp4_wfp4_f16 afp8_wfp4_bf16 afp8_wfp4_f16",
+        "16x128x256 16x256x256 32x128x256 32x256x256 64x128x256 64x256x256 128x128x256 128x256x256",
+        "atomic|reduce [persist]"),
+    ("CDEFGHIJ", 2, "afp16_wfp4_bf16 afp16_wfp4_f16 afp4_wfp4_bf16 afp4_wfp4_f16 afp8_wfp4_bf16 afp8_wfp4_f16",
+        "16x128x256 16x256x256 32x128x256 32x256x256 64x128x256 64x256x256 128x128x256 128x256x256",
+        "atomic|reduce [bnt2] [xcd4] [persist]"),
+    ("EFGHIJ", 2, "afp16_wfp4_bf16 afp16_wfp4_f16 afp4_wfp4_bf16 afp4_wfp4_f16 afp8_wfp4_bf16 afp8_wfp4_f16",
+        "16x128x128 16x256x128 32x128x128 32x256x128 64x128x128 64x256x128 128x128x128 128x256x128",
+        "atomic|reduce [bnt2] [xcd4] [persist]"),
+    ("EFGHIJ", 2, "afp4_wfp4_bf16",
+        "64x128x256",
+        "atomic persist async w4 cumul3"),
+    ("FGHIJ", 2, "afp8_wfp8_bf16 afp8_wfp8_f16",
+        "32x128x128 32x128x256 64x128x128 64x128x256 128x128x128 128x128x256",
+        "atomic|reduce [bnt2] [xcd4] [persist]"),
+)  # fmt: skip
+"""States, stage, operand words, tiles (M x N x K), and what follows the tile, in this order: one of the words between bars, or none
+where they stand in brackets."""
