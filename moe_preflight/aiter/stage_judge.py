@@ -14,6 +14,8 @@ from moe_preflight.aiter.ck import CkModule, family
 from moe_preflight.aiter.ck_facts import CkFacts
 from moe_preflight.aiter.dispatch import ONE_STAGE, Judge, Judged
 from moe_preflight.aiter.entry import Asked
+from moe_preflight.aiter.facts.dispatch_rules import is_verified
+from moe_preflight.aiter.flydsl import is_listed
 from moe_preflight.aiter.key import Key
 from moe_preflight.aiter.tiles import TileVerdict, judge_stage
 from moe_preflight.aiter.tree import Tree
@@ -29,6 +31,8 @@ _UNKNOWN = {
     "cktile": "CK-Tile kernels check their own sizes at launch",
     "opus": "Opus kernels check their own sizes at launch",
 }
+
+_NO_FLYDSL = 'AITER {} has no FlyDSL kernel of the row\'s name and raises "Invalid FlyDSL kernel name"'
 
 
 def stage_judge(
@@ -48,12 +52,15 @@ def stage_judge(
         )  # fmt: skip
 
     asm = _assembly(tree, version, gfx)
+    listed = is_verified(version)
 
     def judge(kind: str, key: Key, q: Asked, block_m: int, kernel: str, ksplit: int = 0) -> Judged:
         if kind in ("ck1", "ck2"):
             return ck(int(kind[-1]), q, block_m, kernel, ksplit)
         if asm is not None and kind in (ONE_STAGE, "asm1"):
             return asm(kind, q, block_m, kernel)
+        if listed and kernel and kind in ("flydsl1", "flydsl2") and is_listed(version, kernel) is False:
+            return None, None, False, _NO_FLYDSL.format(version), False
         return None, None, None, _UNKNOWN.get(kind if kind == ONE_STAGE else kind[:-1], "no kernel"), False
 
     return judge

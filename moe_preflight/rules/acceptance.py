@@ -164,6 +164,9 @@ def no_asm(run: Run) -> Iterator[Finding]:
             )
 
 
+_COMPILED = {"ck": "CK", "flydsl": "FlyDSL"}
+
+
 def raises(run: Run) -> Iterator[Finding]:
     """MP102: one finding per distinct text AITER's dispatch would raise."""
     for target, i, layer in run.started():
@@ -181,17 +184,17 @@ def raises(run: Run) -> Iterator[Finding]:
                 evidence=[Evidence(table.file, table.line, text)] if table else (),
             )
         unbuilt = {
-            d.token: (s.reason, d.row)
+            d.token: (s.reason, d.row, _COMPILED[s.kind])
             for d in ds
             for _, s in _stages(d)
-            if s.accepted is False and s.kind == "ck" and s.tile_n is None
+            if s.accepted is False and s.kind in _COMPILED and s.tile_n is None
         }
-        for reason in dict.fromkeys(why for why, _ in unbuilt.values()):
-            bad = {t for t, (why, _) in unbuilt.items() if why == reason}
-            rows = list(dict.fromkeys(row for why, row in unbuilt.values() if why == reason and row))
+        for reason, kind in dict.fromkeys((why, of) for why, _, of in unbuilt.values()):
+            bad = {t for t, (why, _, _) in unbuilt.items() if why == reason}
+            rows = list(dict.fromkeys(row for why, row, _ in unbuilt.values() if why == reason and row))
             yield RAISES.finding(
-                f"{target.name}: there is no CK kernel to launch {_when(ds, bad)}: {reason}.",
-                # The row decides block_m here, so the row is what has to change, not the split.
+                f"{target.name}: there is no {kind} kernel to launch {_when(ds, bad)}: {reason}.",
+                # The row decides block_m, or names the kernel, so the row is what has to change, not the split.
                 remedy=f"Retune or remove the tuned row that asks for it: {rows[0].file}:{rows[0].line}"
                 + (f" and {len(rows) - 1} more." if len(rows) > 1 else ".")
                 if rows
